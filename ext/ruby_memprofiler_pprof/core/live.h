@@ -1,0 +1,70 @@
+#ifndef MPP_LIVE_H
+#define MPP_LIVE_H
+
+/*
+ * The table of sampled objects that are not known dead: object key → record. Records (40 bytes) are packed in chunks
+ * behind a small index (8 bytes a slot), so that memory follows the number of records at every fill and a death that is
+ * not ours costs one probe.
+ */
+
+#include "index.h"
+#include "sampler.h"
+#include "slab.h"
+
+typedef struct {
+    uintptr_t key; /* 0: the host has forgotten the address */
+    uint64_t bytes; /* as last measured */
+    mpp_weight_t weight;
+    mpp_id_t row; /* nonzero while the record is in use */
+    uint32_t birth; /* host's stamp: collections begun when it was drained */
+    uint8_t doublings; /* by thinning: it stands for weight × 2^doublings */
+    bool born_sweeping; /* drained while a sweep was going on */
+} mpp_live_record_t;
+
+typedef struct {
+    mpp_slab_t records;
+    mpp_index_t index;
+} mpp_live_t;
+
+/* The weight with thinning. [any] */
+static inline mpp_sum_t
+mpp_live_weight(const mpp_live_record_t *record)
+{
+    return (mpp_sum_t)record->weight << record->doublings;
+}
+
+/* On failure nothing is owned. [newobj] */
+MPP_CHECK mpp_status_t mpp_live_init(mpp_live_t *live, mpp_allocator_t *allocator, uint32_t max_records);
+void mpp_live_cleanup(mpp_live_t *live); /* a zeroed one is fine. [newobj] [gc] */
+
+/* Adds a copy of *record, whose nonzero key is not there. On failure nothing has changed. [gvl] */
+MPP_CHECK mpp_status_t mpp_live_add(mpp_live_t *live, const mpp_live_record_t *record, mpp_id_t *id);
+
+/* The record of a key, or 0. [newobj] [gc] */
+mpp_id_t mpp_live_find(const mpp_live_t *live, uintptr_t key);
+
+/* Removes a record. [newobj] [gc] */
+void mpp_live_remove(mpp_live_t *live, mpp_id_t id);
+
+/* Every key becomes relocate(context, key). In place, without allocating. [gc] */
+void mpp_live_rekey(mpp_live_t *live, uintptr_t (*relocate)(void *context, uintptr_t key), void *context);
+
+/* Forgets every address: keys become 0, nothing is found any more, the records stay. [gvl] */
+void mpp_live_forget_keys(mpp_live_t *live);
+
+static inline mpp_live_record_t *
+mpp_live_at(const mpp_live_t *live, mpp_id_t id)
+{
+    return mpp_slab_at(&live->records, id);
+}
+
+/* The next record in use after `after` (0: the first), 0 at the end. Records may come and go between calls. [gvl] */
+mpp_id_t mpp_live_next(const mpp_live_t *live, mpp_id_t after);
+
+uint32_t mpp_live_count(const mpp_live_t *live); /* [any] */
+size_t mpp_live_bytes(const mpp_live_t *live);   /* [any] */
+
+/* Gives memory back after a burst. [newobj] */
+void mpp_live_trim(mpp_live_t *live);
+
+#endif

@@ -1,0 +1,201 @@
+#ifndef MPP_PROFILE_H
+#define MPP_PROFILE_H
+
+/*
+ * The facade of the core: one profile is one run of a collector. It owns every table and their memory budget.
+ *
+ *   hook        mpp_profile_sample                      → waits in `pending`
+ *   safe point  take → (name frames, class) → commit    → rows, live records
+ *   gc          forget_*, rekey, sweep, each_pending
+ *   flush       measure (in slices) → snapshot → [pprof] → free, or give_back
+ *
+ * Concurrency: everything here is called by one thread at a time (the host's lock), except that a snapshot's view may be
+ * read by another thread meanwhile. Nothing here calls the host, but for the callbacks handed in.
+ * A host may call in again from within a callback, and a collection may call forget_* at any host call between two calls
+ * of ours: no pointer into a table is kept across one.
+ */
+
+#include "live.h"
+#include "pending.h"
+#include "resolver.h"
+#include "rows.h"
+#include "snapshot.h"
+
+/* code, name. Why a sample, or the live record of one, was dropped. */
+#define MPP_DROP_LIST(X)                                                                                               \
+    X(PENDING_FULL, "pending_full") /* more waited for the safe point than the buffer holds */                         \
+    X(MEMORY_LIMIT, "memory_limit") /* the profile's budget is spent */                                                \
+    X(NO_MEMORY, "no_memory")       /* the system refused memory */                                                    \
+    X(ROW_LIMIT, "row_limit")       /* every row has live objects, none can be folded */                               \
+    X(LIVE_LIMIT, "live_limit")     /* counted as allocated, but no live record could be made */                       \
+    X(UNTRACKED, "untracked")       /* counted as allocated; the host lost track of whether it lives */
+
+typedef enum {
+#define MPP_DROP_CODE(code, name) MPP_DROP_##code,
+    MPP_DROP_LIST(MPP_DROP_CODE)
+#undef MPP_DROP_CODE
+        MPP_N_DROPS
+} mpp_drop_t;
+
+const char *mpp_drop_name(mpp_drop_t drop); /* static. [any] */
+
+typedef struct {
+    size_t memory_limit_bytes;
+    uint32_t max_rows;
+    uint32_t max_live;
+    uint32_t max_pending;
+    uint32_t max_depth;
+    bool tracks_live; /* false: no live records, retained is zero */
+    uint64_t seed; /* for thinning */
+} mpp_profile_config_t;
+
+typedef struct mpp_profile mpp_profile_t;
+
+/* A profile with one reference. On failure *profile is NULL and nothing is owned. [newobj] */
+MPP_CHECK mpp_status_t mpp_profile_new(const mpp_profile_config_t *config, mpp_profile_t **profile);
+
+/* Further references (snapshots take one each, a drain may); the last release frees all. NULL is fine. [newobj] [gc] */
+void mpp_profile_retain(mpp_profile_t *profile);
+void mpp_profile_release(mpp_profile_t *profile);
+
+/* -- hook -- */
+
+/* An allocation was sampled. What cannot be kept is counted as dropped. [newobj] */
+void mpp_profile_sample(mpp_profile_t *profile, uintptr_t object, mpp_weight_t weight,
+                        const mpp_backtrace_t *backtrace);
+
+/* -- safe point -- */
+
+/* A sample in hand: between take and commit it owns its references. */
+typedef struct {
+    mpp_pending_entry_t entry;
+    uint32_t next_frame; /* where mpp_profile_unknown_frame goes on */
+} mpp_sample_t;
+
+/* Takes the oldest waiting sample off; each must be ended by commit. False when none waits. [gvl] */
+bool mpp_profile_take(mpp_profile_t *profile, mpp_sample_t *sample);
+
+/* The next of the sample's frames that has no function yet, 0 when all have: name each with define_frame. [gvl] */
+uintptr_t mpp_profile_unknown_frame(mpp_profile_t *profile, mpp_sample_t *sample);
+
+/* Names a frame. On failure nothing has changed, and the sample will be dropped by its commit. [gvl] */
+MPP_CHECK mpp_status_t mpp_profile_define_frame(mpp_profile_t *profile, uintptr_t frame, mpp_view_t name,
+                                                mpp_view_t filename, int32_t start_line);
+
+/* The name of a class that was defined with a key, with a reference that the caller owns, or 0. [gvl] */
+mpp_id_t mpp_profile_find_class(mpp_profile_t *profile, uintptr_t class_key);
+
+/* The name as an id with a reference that the caller owns; remembered under class_key unless that is 0. 0 when memory is
+ * short. [gvl] */
+mpp_id_t mpp_profile_define_class(mpp_profile_t *profile, uintptr_t class_key, mpp_view_t name);
+
+/* What the host found out about the sample at the safe point. */
+typedef struct {
+    mpp_id_t class_name; /* its reference is taken over; 0 = none */
+    uint64_t bytes;
+    uint32_t gc_count;  /* collections begun */
+    bool sweeping;
+    bool live; /* false: the object is gone or cannot be followed: allocation values alone */
+} mpp_birth_t;
+
+/* Ends a sample: into its row and the live records, or into (dropped). [gvl] */
+void mpp_profile_commit(mpp_profile_t *profile, mpp_sample_t *sample, const mpp_birth_t *birth);
+
+/* Samples that wait. [any] */
+uint32_t mpp_profile_pending_count(const mpp_profile_t *profile);
+
+/* Gives memory back after a burst. [gvl] */
+void mpp_profile_trim(mpp_profile_t *profile);
+
+/* -- garbage collection -- */
+
+typedef void (*mpp_visit_t)(void *context, uintptr_t key);
+typedef uintptr_t (*mpp_relocate_t)(void *context, uintptr_t key);
+
+void mpp_profile_each_pending(const mpp_profile_t *profile, mpp_visit_t visit, void *context); /* [gc] */
+void mpp_profile_forget_object(mpp_profile_t *profile, uintptr_t object);                      /* it died. [gc] */
+void mpp_profile_forget_frame(mpp_profile_t *profile, uintptr_t frame);                        /* it died. [gc] */
+void mpp_profile_forget_class(mpp_profile_t *profile, uintptr_t class_key);                    /* it died. [gc] */
+
+/* Deaths went unseen: drops every live record (untracked) and forgets every key, all of it untouched. [gc] */
+void mpp_profile_lose_track(mpp_profile_t *profile);
+
+/* Where deaths are not seen: visits the frame and class keys used since the last sweep, forgets the others. [gc] */
+void mpp_profile_sweep_keys(mpp_profile_t *profile, mpp_visit_t visit, void *context);
+
+/* Objects have moved: live records, frame and class keys. [gc] */
+void mpp_profile_rekey(mpp_profile_t *profile, mpp_relocate_t relocate, void *context);
+
+/* -- flush -- */
+
+/* Measures one live object again: sets *bytes, or gives false if it must not be touched now. It may call the host. */
+typedef bool (*mpp_measure_t)(void *context, const mpp_live_record_t *record, uint64_t *bytes);
+
+/*
+ * Measures up to n records, going on after *cursor (0: from the first), and moves *cursor; false at the end. Records
+ * that `measure` refused keep their size and are added to *n_stale. [gvl]
+ */
+bool mpp_profile_measure(mpp_profile_t *profile, mpp_id_t *cursor, uint32_t n, mpp_measure_t measure, void *context,
+                         uint64_t *n_stale);
+
+/* The run has ended: forgets every host key; rows and records stay readable. Nothing may wait in pending. [gvl] */
+void mpp_profile_detach(mpp_profile_t *profile);
+
+typedef struct {
+    bool delta; /* allocations since the last delta snapshot, which becomes the last; else since the start */
+    uint32_t min_gc_age; /* leave live records out that have not survived so many collections */
+    uint32_t gc_count_finished; /* collections begun and finished until now */
+} mpp_snapshot_options_t;
+
+typedef struct {
+    mpp_snapshot_view_t view;
+    mpp_profile_t *profile; /* one reference */
+    mpp_snapshot_row_t *rows;
+    mpp_id_t *row_ids; /* with delta: the row of each, and … */
+    mpp_amount_t *given; /* … what was given out of it, for give_back */
+    uint32_t capacity;
+    bool delta;
+    uint64_t n_allocation_samples; /* counted into rows, in the interval */
+    uint64_t n_live_samples; /* live records in it */
+    uint64_t dropped[MPP_N_DROPS]; /* in the interval */
+    mpp_budget_t budget; /* its own memory, outside the profile's limit */
+} mpp_snapshot_t;
+
+/* Copies the rows. On failure *snapshot is NULL and nothing has changed. [gvl] */
+MPP_CHECK mpp_status_t
+mpp_profile_snapshot(mpp_profile_t *profile, const mpp_snapshot_options_t *options, mpp_snapshot_t **snapshot);
+
+/* Undoes what a delta snapshot gave out: the next one includes it. Rows folded meanwhile give back to (evicted). At most
+ * once, before free. [gvl] */
+void mpp_snapshot_give_back(mpp_snapshot_t *snapshot);
+
+/* Releases what it references. NULL is fine. [gvl] */
+void mpp_snapshot_free(mpp_snapshot_t *snapshot);
+
+/* -- numbers -- */
+
+/* A drop that the host decides, of a sample that was never handed in: into (dropped). [newobj] */
+void mpp_profile_drop(mpp_profile_t *profile, mpp_drop_t reason, mpp_weight_t weight, uint64_t bytes);
+
+typedef struct {
+    mpp_amount_t counted; /* in rows, (evicted) included, (dropped) not */
+    mpp_amount_t dropped; /* the row (dropped) */
+    uint64_t n_dropped[MPP_N_DROPS];
+    uint64_t n_evicted; /* rows folded */
+    uint32_t n_live, n_pending, n_rows, n_strings, n_functions, n_locations, n_stacks;
+    uint32_t thinning; /* entry probability of live records is 2^-thinning */
+    /* bytes */
+    size_t memory_used, memory_peak, memory_limit;
+    size_t strings_bytes, functions_bytes, locations_bytes, stacks_bytes, rows_bytes, live_bytes, pending_bytes,
+        caches_bytes;
+} mpp_profile_stats_t;
+
+void mpp_profile_stats(const mpp_profile_t *profile, mpp_profile_stats_t *stats); /* [gvl] */
+
+/* Live records now. [any] */
+uint32_t mpp_profile_live_count(const mpp_profile_t *profile);
+
+/* The budget, so that tests can make requests fail. [any] */
+mpp_budget_t *mpp_profile_budget(mpp_profile_t *profile);
+
+#endif

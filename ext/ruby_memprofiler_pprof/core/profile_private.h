@@ -1,0 +1,35 @@
+#ifndef MPP_PROFILE_PRIVATE_H
+#define MPP_PROFILE_PRIVATE_H
+
+/* What profile.c, snapshot.c and the white-box tests share. Nobody else includes it. */
+
+#include "profile.h"
+
+struct mpp_profile {
+    uint32_t references;
+    mpp_budget_t budget; /* of everything here, this struct included */
+    mpp_profile_config_t config;
+
+    mpp_strtab_t strings;
+    mpp_frames_t frames;
+    mpp_resolver_t resolver;
+    mpp_keymap_t classes; /* class key → name; holds a reference to each */
+    mpp_pending_t pending;
+    mpp_rows_t rows;
+    mpp_live_t live;
+
+    mpp_id_t dropped_row; /* made at the start, never folded */
+    mpp_id_t evicted_row; /* likewise: others fold into it */
+    uint64_t n_dropped[MPP_N_DROPS];
+    uint64_t n_dropped_flushed[MPP_N_DROPS]; /* the part of it that delta snapshots gave out */
+
+    mpp_random_t random;
+    uint32_t thinning; /* a new live record enters with probability 2^-thinning */
+
+    bool detached;               /* no host key may come in any more */
+    bool pressure;               /* memory was short: the next safe point makes room */
+    mpp_status_t naming_failure; /* of the last frame that could not be named */
+    uint64_t next_relief;        /* rows.clock before which looking for cold rows is not worth its while */
+};
+
+#endif

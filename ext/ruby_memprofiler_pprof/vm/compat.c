@@ -1,0 +1,204 @@
+/*
+ * See compat.h. Symbols are resolved once: rb_gc_stat and its kin allocate on their first use, and the hooks may not.
+ */
+#include "compat.h"
+
+#include <ruby/ractor.h>
+
+#ifdef HAVE_RB_OBJ_MEMSIZE_OF
+extern size_t rb_obj_memsize_of(VALUE object);
+#else
+#error "this Ruby does not export rb_obj_memsize_of"
+#endif
+#if MPP_RUBY_AT_LEAST(3, 4) && defined(HAVE_RB_OBJSPACE_GARBAGE_OBJECT_P)
+#define MPP_ASK_GARBAGE
+extern bool rb_objspace_garbage_object_p(VALUE object);
+#elif defined(HAVE_RB_OBJSPACE_MARKED_OBJECT_P)
+#define MPP_ASK_MARKED
+extern bool rb_objspace_marked_object_p(VALUE object);
+#endif
+
+static VALUE sym_total_allocated_objects, sym_total_freed_objects, sym_heap_final_slots, sym_state, sym_sweeping,
+    sym_none;
+#if MPP_RUBY_AT_LEAST(3, 4)
+static VALUE sym_total_moved_objects;
+#endif
+
+static VALUE
+symbol(const char *name)
+{
+    return ID2SYM(rb_intern(name)); /* interned by name from C: never collected */
+}
+
+#ifdef HAVE_RB_POSTPONED_JOB_PREREGISTER
+static rb_postponed_job_handle_t job_handle;
+
+static void
+register_job(void (*job)(void *))
+{
+    job_handle = rb_postponed_job_preregister(0, job, NULL);
+    if (job_handle == POSTPONED_JOB_HANDLE_INVALID) {
+        rb_raise(rb_eLoadError, "ruby_memprofiler_pprof: Ruby has no postponed job left to register");
+    }
+}
+
+void
+mpp_compat_trigger_job(void)
+{
+    rb_postponed_job_trigger(job_handle);
+}
+#else
+static void (*job_function)(void *);
+
+static void
+register_job(void (*job)(void *))
+{
+    job_function = job;
+}
+
+void
+mpp_compat_trigger_job(void)
+{
+    rb_postponed_job_register_one(0, job_function, NULL);
+}
+#endif
+
+#if MPP_HOOKS_SEE_ALL_RACTORS
+static rb_ractor_local_key_t main_ractor_key;
+
+static void
+note_main_ractor(void)
+{
+    static const struct rb_ractor_local_storage_type not_owned = {NULL, NULL};
+    static char marker;
+    main_ractor_key = rb_ractor_local_storage_ptr_newkey(&not_owned);
+    rb_ractor_local_storage_ptr_set(main_ractor_key, &marker);
+}
+
+bool
+mpp_compat_in_other_ractor(void)
+{
+    return rb_ractor_local_storage_ptr(main_ractor_key) == NULL;
+}
+#else
+static void
+note_main_ractor(void)
+{
+}
+
+bool
+mpp_compat_in_other_ractor(void)
+{
+    return false;
+}
+#endif
+
+void
+mpp_compat_init(void (*job)(void *))
+{
+    sym_total_allocated_objects = symbol("total_allocated_objects");
+    sym_total_freed_objects = symbol("total_freed_objects");
+    sym_heap_final_slots = symbol("heap_final_slots");
+#if MPP_RUBY_AT_LEAST(3, 4)
+    sym_total_moved_objects = symbol("total_moved_objects");
+#endif
+    sym_state = symbol("state");
+    sym_sweeping = symbol("sweeping");
+    sym_none = symbol("none");
+    register_job(job);
+    note_main_ractor();
+    (void)mpp_compat_allocated_objects();
+    (void)mpp_compat_freed_objects();
+    (void)mpp_compat_gc_sweeping();
+}
+
+static size_t
+moved_objects(void)
+{
+#if MPP_RUBY_AT_LEAST(3, 4)
+    return rb_gc_stat(sym_total_moved_objects); /* each move adds one to both counters, without an event */
+#else
+    return 0;
+#endif
+}
+
+size_t
+mpp_compat_allocated_objects(void)
+{
+    return rb_gc_stat(sym_total_allocated_objects) - moved_objects();
+}
+
+size_t
+mpp_compat_freed_objects(void)
+{
+    return rb_gc_stat(sym_total_freed_objects) + rb_gc_stat(sym_heap_final_slots) - moved_objects();
+}
+
+bool
+mpp_compat_gc_sweeping(void)
+{
+    return rb_gc_latest_gc_info(sym_state) == sym_sweeping;
+}
+
+bool
+mpp_compat_gc_idle(void)
+{
+    return rb_gc_latest_gc_info(sym_state) == sym_none;
+}
+
+bool
+mpp_compat_survives_sweep(VALUE object)
+{
+#if defined(MPP_ASK_GARBAGE)
+    return !rb_objspace_garbage_object_p(object);
+#elif defined(MPP_ASK_MARKED)
+    return rb_objspace_marked_object_p(object);
+#else
+    (void)object;
+    return false;
+#endif
+}
+
+static VALUE
+measure(VALUE argument)
+{
+    VALUE *object_and_size = (VALUE *)argument;
+    object_and_size[1] = (VALUE)rb_obj_memsize_of(object_and_size[0]);
+    return Qnil;
+}
+
+static size_t
+memsize_of_data(VALUE object)
+{
+    VALUE object_and_size[2] = {object, 0};
+    VALUE error = rb_errinfo();
+    int state = 0;
+    rb_protect(measure, (VALUE)object_and_size, &state);
+    if (state) rb_set_errinfo(error);
+    RB_GC_GUARD(object);
+    return (size_t)object_and_size[1];
+}
+
+size_t
+mpp_compat_memsize(VALUE object, bool *ran_foreign_code)
+{
+    *ran_foreign_code = false;
+    switch (RB_BUILTIN_TYPE(object)) {
+#if MPP_RUBY_AT_LEAST(4, 0)
+    case RUBY_T_CLASS: /* its size walks class extensions that may be invalid */
+    case RUBY_T_MODULE:
+#endif
+    case RUBY_T_NONE: /* the rest is never an object of the program */
+    case RUBY_T_ICLASS:
+    case RUBY_T_IMEMO:
+    case RUBY_T_NODE:
+    case RUBY_T_ZOMBIE:
+    case RUBY_T_MOVED:
+        return 0;
+    case RUBY_T_DATA:
+        *ran_foreign_code = true;
+        return memsize_of_data(object);
+    default:
+        return rb_obj_memsize_of(object);
+    }
+}

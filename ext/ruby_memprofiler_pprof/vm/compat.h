@@ -1,0 +1,50 @@
+#ifndef MPP_VM_COMPAT_H
+#define MPP_VM_COMPAT_H
+
+/*
+ * All that differs between the Rubies we build on (3.1 … 4.0), and the three functions that Ruby exports without
+ * declaring them. Everything else in vm/ uses the public C API alone.
+ */
+
+#include <ruby.h>
+#include <ruby/debug.h>
+#include <ruby/encoding.h>
+#include <ruby/thread.h>
+#include <ruby/version.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MPP_RUBY_AT_LEAST(major, minor)                                                                                \
+    (RUBY_API_VERSION_MAJOR > (major) || (RUBY_API_VERSION_MAJOR == (major) && RUBY_API_VERSION_MINOR >= (minor)))
+
+/* From 4.0 a hook of the main Ractor gets the events of every Ractor. */
+#define MPP_HOOKS_SEE_ALL_RACTORS MPP_RUBY_AT_LEAST(4, 0)
+
+/* Resolves symbols, registers the job and makes every call that allocates on first use once. Call at load. [gvl] */
+void mpp_compat_init(void (*job)(void *unused));
+
+/* Asks for the job at the next safe point of this thread. [newobj] */
+void mpp_compat_trigger_job(void);
+
+/* Whether an event comes from a Ractor other than the main one. [newobj] [gc] */
+bool mpp_compat_in_other_ractor(void);
+
+/* The VM's own counts, compaction's moves taken off. [newobj] [gc] (not in dcompact) */
+size_t mpp_compat_allocated_objects(void);
+size_t mpp_compat_freed_objects(void); /* those that wait for their finalizer included */
+
+/* Whether the collector is in the sweep of a collection, or in any part of one. [gvl] [gc] */
+bool mpp_compat_gc_sweeping(void);
+bool mpp_compat_gc_idle(void);
+
+/* During a sweep: whether the object at this address is known to be alive. False is "cannot tell". [gvl] */
+bool mpp_compat_survives_sweep(VALUE object);
+
+/*
+ * The object's size in bytes as ObjectSpace.memsize_of tells it. Runs a T_DATA's size function protected: an exception
+ * counts as size 0, *ran_foreign_code tells that the VM may have done anything meanwhile. [gvl]
+ */
+size_t mpp_compat_memsize(VALUE object, bool *ran_foreign_code);
+
+#endif

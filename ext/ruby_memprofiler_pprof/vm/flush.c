@@ -1,0 +1,390 @@
+/*
+ * From a running (or stopped) profile to a ProfileData:
+ *   measure live objects again, in slices between which other threads run        GVL, in pieces
+ *   snapshot: copy the rows                                                      GVL, one short hold
+ *   encode and deflate                                                           no GVL
+ *   String and ProfileData                                                       GVL
+ * Whatever interrupts it after the snapshot (an exception of another thread, no memory), the snapshot's delta is given
+ * back, so that each allocation is in exactly one flush.
+ */
+#include "vm.h"
+
+#include "../core/pprof.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SLICE_RECORDS 2048
+#define SLICE_NS UINT64_C(5000000)
+#define MAX_COMMENTS 12
+#define MAX_COMMENT_BYTES 256
+#define MAX_MAPPING_BYTES 1024
+
+/* -- sizes -- */
+
+typedef struct {
+    mpp_collector_t *collector;
+    bool sweeping;
+} slice_t;
+
+static bool
+measure_record(void *context, const mpp_live_record_t *record, uint64_t *bytes)
+{
+    slice_t *slice = context;
+    VALUE object = record->key;
+    bool ran_foreign_code;
+    if (slice->sweeping && !slice->collector->liveness->may_touch(slice->collector, record)) return false;
+    *bytes = mpp_compat_memsize(object, &ran_foreign_code);
+    if (ran_foreign_code) slice->sweeping = mpp_compat_gc_sweeping();
+    RB_GC_GUARD(object);
+    return true;
+}
+
+static void
+note_hold(mpp_collector_t *collector, uint64_t since)
+{
+    uint64_t held = mpp_clock_ns() - since;
+    if (held > collector->costs.longest_hold_ns) collector->costs.longest_hold_ns = held;
+}
+
+static bool
+measure_slice(mpp_collector_t *collector, mpp_profile_t *profile, mpp_id_t *cursor, uint64_t *n_stale)
+{
+    mpp_own_work_t own_work;
+    mpp_profile_retain(profile);
+    mpp_own_work_begin(&own_work);
+    collector->liveness->verify(collector);
+    slice_t slice = {collector, mpp_compat_gc_sweeping()};
+    bool more = mpp_profile_measure(profile, cursor, SLICE_RECORDS, measure_record, &slice, n_stale);
+    mpp_own_work_end(&own_work);
+    mpp_profile_release(profile);
+    return more;
+}
+
+void
+mpp_flush_measure(mpp_collector_t *collector, bool in_slices)
+{
+    mpp_profile_t *profile = collector->profile;
+    mpp_id_t cursor = 0;
+    uint64_t n_stale = 0;
+    uint64_t start = mpp_clock_ns();
+    if (profile == NULL) return;
+    while (measure_slice(collector, profile, &cursor, &n_stale)) {
+        if (in_slices && mpp_clock_ns() - start > SLICE_NS) {
+            note_hold(collector, start);
+            rb_thread_schedule(); /* may raise: nothing is held */
+            start = mpp_clock_ns();
+        }
+        if (collector->profile != profile || collector->state != MPP_RUNNING) return; /* another run by now */
+    }
+    note_hold(collector, start);
+    collector->n_stale = n_stale;
+}
+
+/* -- encoding -- */
+
+typedef struct {
+    mpp_budget_t budget;
+    char *bytes;
+    size_t length;
+    size_t capacity;
+} output_t;
+
+typedef struct {
+    VALUE self;
+    mpp_collector_t *collector;
+    bool delta;
+    uint32_t min_gc_age;
+    bool done;
+    bool in_own_work;
+    mpp_own_work_t own_work;
+    mpp_snapshot_t *snapshot;
+    int64_t started_wall_ns;
+    uint64_t started_ns;
+    uint64_t duration_ns;
+    mpp_pprof_options_t options;
+    mpp_view_t comments[MAX_COMMENTS];
+    char comment_text[MAX_COMMENTS][MAX_COMMENT_BYTES];
+    char mapping_file[MAX_MAPPING_BYTES];
+    mpp_budget_t scratch;
+    output_t output;
+    mpp_status_t status;
+} flush_t;
+
+static mpp_status_t
+write_output(void *context, const void *bytes, size_t n_bytes)
+{
+    output_t *output = context;
+    if (output->length + n_bytes > output->capacity) {
+        size_t capacity = output->capacity ? output->capacity * 2 : 65536;
+        while (capacity < output->length + n_bytes) capacity *= 2;
+        void *block = output->bytes;
+        mpp_status_t status = mpp_resize(&output->budget.allocator, &block, output->capacity, capacity);
+        if (status != MPP_OK) return status;
+        output->bytes = block;
+        output->capacity = capacity;
+    }
+    memcpy(output->bytes + output->length, bytes, n_bytes);
+    output->length += n_bytes;
+    return MPP_OK;
+}
+
+static void *
+encode_without_gvl(void *argument)
+{
+    flush_t *flush = argument;
+    flush->status = mpp_pprof_encode(&flush->snapshot->view, &flush->options, &flush->scratch.allocator, write_output,
+                                     &flush->output);
+    return NULL;
+}
+
+static const mpp_value_type_t memprofiler_types[] = {
+    {MPP_VIEW("allocations"), MPP_VIEW("count"), MPP_ALLOCATED_COUNT},
+    {MPP_VIEW("allocation_size"), MPP_VIEW("bytes"), MPP_ALLOCATED_BYTES},
+    {MPP_VIEW("retained_objects"), MPP_VIEW("count"), MPP_RETAINED_COUNT},
+    {MPP_VIEW("retained_size"), MPP_VIEW("bytes"), MPP_RETAINED_BYTES},
+};
+static const mpp_value_type_t go_types[] = {
+    {MPP_VIEW("alloc_objects"), MPP_VIEW("count"), MPP_ALLOCATED_COUNT},
+    {MPP_VIEW("alloc_space"), MPP_VIEW("bytes"), MPP_ALLOCATED_BYTES},
+    {MPP_VIEW("inuse_objects"), MPP_VIEW("count"), MPP_RETAINED_COUNT},
+    {MPP_VIEW("inuse_space"), MPP_VIEW("bytes"), MPP_RETAINED_BYTES},
+};
+
+static bool
+is_symbol(VALUE value, const char *name)
+{
+    return value == ID2SYM(rb_intern(name));
+}
+
+static void
+choose_encoding(mpp_pprof_options_t *options, VALUE sample_types, VALUE class_names)
+{
+    bool go = is_symbol(sample_types, "go");
+    options->value_types = go ? go_types : memprofiler_types;
+    options->n_value_types = 4;
+    options->default_sample_type = go ? (mpp_view_t){NULL, 0} : memprofiler_types[3].type;
+    options->period_type = go ? MPP_VIEW("space") : MPP_VIEW("allocations");
+    options->period_unit = go ? MPP_VIEW("bytes") : MPP_VIEW("count");
+    options->class_mode = is_symbol(class_names, "frame")   ? MPP_CLASS_FRAME
+                          : is_symbol(class_names, "label") ? MPP_CLASS_LABEL
+                                                            : MPP_CLASS_OFF;
+    options->compression_level = 1; /* a higher one buys 5 % for twice the time */
+}
+
+/* -- what the profile says of itself -- */
+
+__attribute__((format(printf, 2, 3))) static void
+add_comment(flush_t *flush, const char *format, ...)
+{
+    size_t n = flush->options.n_comments;
+    if (n == MAX_COMMENTS) return;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(flush->comment_text[n], MAX_COMMENT_BYTES, format, arguments);
+    va_end(arguments);
+    if (length < 0) return;
+    if (length >= MAX_COMMENT_BYTES) length = MAX_COMMENT_BYTES - 1;
+    flush->comments[n] = (mpp_view_t){flush->comment_text[n], (size_t)length};
+    flush->options.n_comments = n + 1;
+}
+
+static void
+comment_drops(flush_t *flush)
+{
+    char text[MAX_COMMENT_BYTES] = "";
+    size_t length = 0;
+    for (int drop = 0; drop < MPP_N_DROPS; drop++) {
+        uint64_t n = flush->snapshot->dropped[drop];
+        if (n == 0 || length >= sizeof(text)) continue;
+        int more = snprintf(text + length, sizeof(text) - length, " %s=%llu", mpp_drop_name((mpp_drop_t)drop),
+                            (unsigned long long)n);
+        if (more > 0) length += (size_t)more;
+    }
+    add_comment(flush, "dropped samples:%s", length ? text : " none");
+}
+
+static void
+write_comments(flush_t *flush)
+{
+    mpp_collector_t *collector = flush->collector;
+    mpp_profile_stats_t stats;
+    mpp_profile_stats(collector->profile, &stats);
+    flush->options.comments = flush->comments;
+    add_comment(flush, "ruby_memprofiler_pprof " MPP_VERSION ", ruby %d.%d", RUBY_API_VERSION_MAJOR,
+                RUBY_API_VERSION_MINOR);
+    add_comment(flush, "sample rate: %.9g%s", collector->sample_rate, collector->raw_counts ? ", raw counts" : "");
+    add_comment(flush, "samples: %llu allocated, %llu live",
+                (unsigned long long)flush->snapshot->n_allocation_samples,
+                (unsigned long long)flush->snapshot->n_live_samples);
+    comment_drops(flush);
+    add_comment(flush, "own memory: %zu bytes of %zu, and %zu for this snapshot", stats.memory_used, stats.memory_limit,
+                flush->snapshot->budget.used_bytes);
+    add_comment(flush, "liveness: %s, gc count: %zu, gc state: %s, sizes not measured again: %llu",
+                collector->liveness->name, rb_gc_count(),
+                mpp_compat_gc_idle() ? "none" : mpp_compat_gc_sweeping() ? "sweeping" : "marking",
+                (unsigned long long)collector->n_stale);
+    if (stats.thinning) {
+        add_comment(flush, "live thinning: one in %llu live samples is kept%s", 1ULL << stats.thinning,
+                    collector->raw_counts ? ", retained raw counts are scaled by it" : "");
+    }
+    if (stats.n_evicted) add_comment(flush, "evicted rows: %llu", (unsigned long long)stats.n_evicted);
+    if (flush->min_gc_age) add_comment(flush, "retained: survivors of %u collections", flush->min_gc_age);
+    if (!NIL_P(collector->thread)) add_comment(flush, "threads: the one that started the collector");
+}
+
+static void
+name_mapping(flush_t *flush)
+{
+    VALUE name = rb_gv_get("$0");
+    size_t length = 0;
+    if (RB_TYPE_P(name, T_STRING)) {
+        length = (size_t)RSTRING_LEN(name);
+        if (length > MAX_MAPPING_BYTES) length = MAX_MAPPING_BYTES;
+        memcpy(flush->mapping_file, RSTRING_PTR(name), length);
+    }
+    flush->options.mapping_file = length ? (mpp_view_t){flush->mapping_file, length} : MPP_VIEW("ruby");
+}
+
+/* -- the steps -- */
+
+static void
+take_interval(flush_t *flush)
+{
+    mpp_collector_t *collector = flush->collector;
+    uint64_t now = mpp_clock_ns();
+    uint64_t end = collector->state == MPP_STOPPED ? collector->stopped_ns : now;
+    flush->started_wall_ns = flush->delta ? collector->interval_wall_ns : collector->started_wall_ns;
+    flush->started_ns = flush->delta ? collector->interval_ns : collector->started_ns;
+    if (collector->state == MPP_NEW) end = flush->started_ns;
+    flush->duration_ns = end - flush->started_ns;
+    flush->options.time_ns = flush->started_wall_ns;
+    flush->options.duration_ns = (int64_t)flush->duration_ns;
+    if (flush->delta) {
+        collector->interval_wall_ns += (int64_t)flush->duration_ns;
+        collector->interval_ns = end;
+    }
+}
+
+static void
+take_snapshot(flush_t *flush)
+{
+    mpp_collector_t *collector = flush->collector;
+    uint64_t start = mpp_clock_ns();
+    if (collector->state == MPP_RUNNING) mpp_jobs_drain(collector);
+    if (collector->profile == NULL) rb_memerror();
+    mpp_snapshot_options_t options = {flush->delta, flush->min_gc_age, mpp_collector_gc_finished(collector)};
+    if (mpp_profile_snapshot(collector->profile, &options, &flush->snapshot) != MPP_OK) rb_memerror();
+    take_interval(flush);
+    flush->options.period = (int64_t)(1.0 / collector->sample_rate + 0.5);
+    write_comments(flush);
+    name_mapping(flush);
+    collector->snapshot_bytes = flush->snapshot->budget.used_bytes;
+    note_hold(collector, start);
+}
+
+static VALUE
+dropped_hash(const mpp_snapshot_t *snapshot)
+{
+    VALUE hash = rb_hash_new();
+    for (int drop = 0; drop < MPP_N_DROPS; drop++) {
+        if (snapshot->dropped[drop] == 0) continue;
+        rb_hash_aset(hash, ID2SYM(rb_intern(mpp_drop_name((mpp_drop_t)drop))), ULL2NUM(snapshot->dropped[drop]));
+    }
+    return rb_obj_freeze(hash);
+}
+
+static void
+set(VALUE hash, const char *name, VALUE value)
+{
+    rb_hash_aset(hash, ID2SYM(rb_intern(name)), value);
+}
+
+static VALUE
+build_profile_data(flush_t *flush)
+{
+    VALUE arguments = rb_hash_new();
+    struct timespec started = {(time_t)(flush->started_wall_ns / 1000000000), (long)(flush->started_wall_ns % 1000000000)};
+    set(arguments, "pprof_data", rb_str_new(flush->output.bytes, (long)flush->output.length));
+    set(arguments, "allocation_samples_count", ULL2NUM(flush->snapshot->n_allocation_samples));
+    set(arguments, "heap_samples_count", ULL2NUM(flush->snapshot->n_live_samples));
+    set(arguments, "dropped_samples", dropped_hash(flush->snapshot));
+    set(arguments, "started_at", rb_time_timespec_new(&started, INT_MAX)); /* local time */
+    set(arguments, "duration", DBL2NUM((double)flush->duration_ns / 1e9));
+    set(arguments, "sample_rate", DBL2NUM(flush->collector->sample_rate));
+    VALUE module = rb_const_get(rb_cObject, rb_intern("MemprofilerPprof"));
+    VALUE klass = rb_const_get(module, rb_intern("ProfileData"));
+    return rb_class_new_instance_kw(1, &arguments, klass, RB_PASS_KEYWORDS);
+}
+
+static VALUE
+flush_steps(VALUE argument)
+{
+    flush_t *flush = (flush_t *)argument;
+    take_snapshot(flush);
+    rb_thread_call_without_gvl(encode_without_gvl, flush, NULL, NULL); /* not interruptible: a fraction of a second */
+    if (flush->status == MPP_ENCODING) rb_raise(rb_eRuntimeError, "%s", mpp_status_text(flush->status));
+    if (flush->status != MPP_OK) rb_memerror();
+    mpp_own_work_begin(&flush->own_work);
+    flush->in_own_work = true;
+    VALUE data = build_profile_data(flush);
+    flush->done = true;
+    return data;
+}
+
+static void
+give_back(flush_t *flush)
+{
+    mpp_collector_t *collector = flush->collector;
+    mpp_snapshot_give_back(flush->snapshot);
+    if (collector->profile != flush->snapshot->profile || flush->started_ns > collector->interval_ns) return;
+    collector->interval_wall_ns = flush->started_wall_ns;
+    collector->interval_ns = flush->started_ns;
+}
+
+static VALUE
+end_flush(VALUE argument)
+{
+    flush_t *flush = (flush_t *)argument;
+    if (flush->in_own_work) mpp_own_work_end(&flush->own_work);
+    if (flush->snapshot && flush->delta && !flush->done) give_back(flush);
+    mpp_snapshot_free(flush->snapshot);
+    mpp_release(&flush->output.budget.allocator, flush->output.bytes, flush->output.capacity);
+    flush->collector->scratch_bytes = flush->scratch.peak_bytes;
+    return Qnil;
+}
+
+static VALUE
+collector_flush(VALUE self, VALUE delta, VALUE gc, VALUE min_gc_age, VALUE sample_types, VALUE class_names)
+{
+    mpp_collector_t *collector = mpp_collector_get(self);
+    uint64_t start = mpp_clock_ns();
+    flush_t flush;
+    memset(&flush, 0, offsetof(flush_t, comments));
+    flush.self = self;
+    flush.collector = collector;
+    flush.delta = RTEST(delta);
+    flush.min_gc_age = NUM2UINT(min_gc_age);
+    flush.status = MPP_OK;
+    flush.output = (output_t){.bytes = NULL};
+    choose_encoding(&flush.options, sample_types, class_names);
+    mpp_budget_init(&flush.scratch, SIZE_MAX);
+    mpp_budget_init(&flush.output.budget, SIZE_MAX);
+
+    if (collector->state == MPP_RUNNING) {
+        if (RTEST(gc)) rb_gc_start();
+        mpp_jobs_drain(collector);
+        mpp_flush_measure(collector, true);
+    }
+    VALUE data = rb_ensure(flush_steps, (VALUE)&flush, end_flush, (VALUE)&flush);
+    collector->costs.n_flushes++;
+    collector->costs.flush_ns += mpp_clock_ns() - start;
+    RB_GC_GUARD(self);
+    return data;
+}
+
+void
+mpp_flush_define(VALUE collector_class)
+{
+    rb_define_private_method(collector_class, "flush_native", collector_flush, 5);
+}

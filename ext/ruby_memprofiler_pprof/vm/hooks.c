@@ -1,0 +1,152 @@
+/*
+ * The two hooks. NEWOBJ: an allocation that is not sampled costs two loads of process-wide words and a countdown.
+ * FREEOBJ: one probe of the live table, and for the types that are cache keys one of those caches.
+ * Both run inside the VM's allocator or collector: libc memory only, no raise, no call that allocates.
+ */
+#include "vm.h"
+
+static inline mpp_collector_t *
+collector_of(VALUE self)
+{
+    return RTYPEDDATA_DATA(self);
+}
+
+static bool
+is_internal(VALUE object)
+{
+    enum ruby_value_type type = RB_BUILTIN_TYPE(object);
+    return type == RUBY_T_IMEMO || type == RUBY_T_ICLASS || RBASIC_CLASS(object) == 0;
+}
+
+static void __attribute__((noinline))
+take_sample(mpp_collector_t *collector, const rb_trace_arg_t *event)
+{
+    VALUE object = rb_tracearg_object((rb_trace_arg_t *)event);
+    mpp_weight_t weight = collector->sampler.weight;
+    mpp_sampler_draw(&collector->sampler);
+    collector->events_ahead += collector->sampler.gap + 1;
+
+    if (is_internal(object)) {
+        collector->internal_weight += weight;
+    } else if (!NIL_P(collector->thread) && rb_thread_current() != collector->thread) {
+        collector->other_thread_weight += weight;
+    } else if (MPP_LIKELY(collector->profile != NULL)) {
+        collector->n_samples++;
+        mpp_backtrace_sample(collector, object, weight);
+        mpp_compat_trigger_job();
+    }
+}
+
+static void
+on_newobj(VALUE self, const rb_trace_arg_t *event)
+{
+    mpp_collector_t *collector = collector_of(self);
+#if MPP_HOOKS_SEE_ALL_RACTORS
+    if (MPP_UNLIKELY(mpp_compat_in_other_ractor())) {
+        __atomic_add_fetch(&collector->n_other_ractor, 1, __ATOMIC_RELAXED);
+        return;
+    }
+#endif
+    if (MPP_UNLIKELY(collector->fork_generation != mpp_process.fork_generation)) mpp_collector_after_fork(collector, 1);
+    if (MPP_UNLIKELY(mpp_process.n_own_work != 0) && mpp_own_work_here()) {
+        collector->n_own++;
+        return;
+    }
+    if (MPP_LIKELY(!mpp_sampler_tick(&collector->sampler))) return;
+    take_sample(collector, event);
+}
+
+static void
+on_freeobj(VALUE self, const rb_trace_arg_t *event)
+{
+    mpp_collector_t *collector = collector_of(self);
+#if MPP_HOOKS_SEE_ALL_RACTORS
+    /* Not counted: it then shows as a missed death, and the records are given up rather than trusted. */
+    if (MPP_UNLIKELY(mpp_compat_in_other_ractor())) return;
+#endif
+    if (MPP_UNLIKELY(collector->fork_generation != mpp_process.fork_generation)) mpp_collector_after_fork(collector, 0);
+    collector->n_frees++;
+    if (MPP_UNLIKELY(collector->profile == NULL)) return;
+
+    VALUE object = rb_tracearg_object((rb_trace_arg_t *)event);
+    mpp_profile_forget_object(collector->profile, object);
+    switch (RB_BUILTIN_TYPE(object)) {
+    case RUBY_T_IMEMO:
+        mpp_profile_forget_frame(collector->profile, object);
+        break;
+    case RUBY_T_CLASS:
+        mpp_profile_forget_class(collector->profile, object);
+        break;
+    default:
+        break;
+    }
+}
+
+static void
+add(VALUE self, void (*hook)(VALUE, const rb_trace_arg_t *), rb_event_flag_t event)
+{
+    rb_event_hook_flag_t flags = RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG;
+    rb_add_event_hook2((rb_event_hook_func_t)(void (*)(void))hook, event, self, flags);
+}
+
+static void
+take_out(VALUE self, void (*hook)(VALUE, const rb_trace_arg_t *))
+{
+    rb_remove_event_hook_with_data((rb_event_hook_func_t)(void (*)(void))hook, self);
+}
+
+void
+mpp_hooks_add_newobj(VALUE self)
+{
+    add(self, on_newobj, RUBY_INTERNAL_EVENT_NEWOBJ);
+}
+
+void
+mpp_hooks_remove_newobj(VALUE self)
+{
+    take_out(self, on_newobj);
+}
+
+void
+mpp_hooks_add_freeobj(VALUE self)
+{
+    add(self, on_freeobj, RUBY_INTERNAL_EVENT_FREEOBJ);
+}
+
+void
+mpp_hooks_remove_freeobj(VALUE self)
+{
+    take_out(self, on_freeobj);
+}
+
+/*
+ * Ruby before 3.3 crashes when the process's first Ractor is made while a NEWOBJ hook is active: Ruby code takes the
+ * hooks out around Ractor.new. FREEOBJ stays, for no death may go unseen.
+ */
+static VALUE
+pause_all(VALUE module)
+{
+    (void)module;
+    for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
+        mpp_hooks_remove_newobj(collector->self);
+    }
+    return Qnil;
+}
+
+static VALUE
+resume_all(VALUE module)
+{
+    (void)module;
+    for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
+        mpp_hooks_remove_newobj(collector->self); /* one that was started meanwhile has its hook */
+        mpp_hooks_add_newobj(collector->self);
+    }
+    return Qnil;
+}
+
+void
+mpp_hooks_define(VALUE module)
+{
+    rb_define_private_method(rb_singleton_class(module), "pause_native", pause_all, 0);
+    rb_define_private_method(rb_singleton_class(module), "resume_native", resume_all, 0);
+}

@@ -1,0 +1,18 @@
+/*
+ * The extension's entry: everything that allocates on first use is made to do so here, before any hook runs.
+ */
+#include "vm.h"
+
+#include "../core/pprof.h"
+
+RUBY_FUNC_EXPORTED void
+Init_ruby_memprofiler_pprof_native(void)
+{
+    VALUE module = rb_define_module("MemprofilerPprof");
+    rb_define_const(module, "NATIVE_VERSION", rb_obj_freeze(rb_str_new_cstr(MPP_VERSION)));
+    if (mpp_pprof_init() != MPP_OK) rb_memerror();
+    mpp_compat_init(mpp_jobs_run);
+    mpp_process_init();
+    mpp_hooks_define(module);
+    mpp_collector_define(module);
+}

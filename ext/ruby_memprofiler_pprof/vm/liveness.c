@@ -1,0 +1,87 @@
+/*
+ * The back ends that tell which sampled objects are still alive.
+ *
+ * free_hook: the FREEOBJ hook removes a record (and a cached frame or class) the moment its object dies. It rests on
+ * every event arriving. Some do not (on 3.1 … 3.4 those of a collection that another Ractor runs), so the events are
+ * counted against the VM's own counter wherever the two can be compared; when some are missing, all records and keys
+ * are given up untouched rather than trusted.
+ *
+ * none: no records. Deaths are not seen, so a cached key is marked while it is used and forgotten when it is not.
+ */
+#include "vm.h"
+
+static void
+start_free_hook(mpp_collector_t *collector, VALUE self)
+{
+    (void)collector;
+    mpp_hooks_add_freeobj(self);
+}
+
+static void
+stop_free_hook(mpp_collector_t *collector, VALUE self)
+{
+    (void)collector;
+    mpp_hooks_remove_freeobj(self);
+}
+
+static void
+verify_free_hook(mpp_collector_t *collector)
+{
+    size_t freed = mpp_compat_freed_objects();
+    if (!collector->freed_base_known) {
+        collector->freed_base = freed - collector->n_frees;
+        collector->freed_base_known = true;
+    }
+    if (freed - collector->freed_base == collector->n_frees) return;
+    mpp_profile_lose_track(collector->profile);
+    collector->n_frees = freed - collector->freed_base;
+}
+
+static bool
+may_touch_free_hook(mpp_collector_t *collector, const mpp_live_record_t *record)
+{
+    (void)collector;
+    if (record->born_sweeping && record->birth == (uint32_t)rb_gc_count()) return true;
+    return mpp_compat_survives_sweep(record->key);
+}
+
+static void
+nothing(mpp_collector_t *collector, VALUE self)
+{
+    (void)collector;
+    (void)self;
+}
+
+static void
+verify_nothing(mpp_collector_t *collector)
+{
+    (void)collector;
+}
+
+static bool
+may_touch_nothing(mpp_collector_t *collector, const mpp_live_record_t *record)
+{
+    (void)collector;
+    (void)record;
+    return false;
+}
+
+const mpp_liveness_t mpp_liveness_free_hook = {
+    .name = "free_hook",
+    .keeps_records = true,
+    .sees_deaths = true,
+    .start = start_free_hook,
+    .stop = stop_free_hook,
+    .verify = verify_free_hook,
+    .may_touch = may_touch_free_hook,
+};
+
+const mpp_liveness_t mpp_liveness_none = {
+    .name = "none",
+    .keeps_records = false,
+    .sees_deaths = false,
+    .start = nothing,
+    .stop = nothing,
+    .verify = verify_nothing,
+    .may_touch = may_touch_nothing,
+};

@@ -1,0 +1,75 @@
+/*
+ * See process.h. The fork handler runs inside fork(2) in the child, where nothing but our own plain memory may be
+ * touched: it bumps the generation and forgets the own work of threads that do not exist there. Collectors notice at
+ * their next event.
+ */
+#include "vm.h"
+
+#include <pthread.h>
+
+mpp_process_t mpp_process;
+
+static void
+in_child(void)
+{
+    mpp_process.fork_generation++;
+    mpp_process.n_own_work = 0;
+    mpp_process.own_work = NULL;
+}
+
+void
+mpp_process_init(void)
+{
+    if (pthread_atfork(NULL, NULL, in_child) != 0) {
+        rb_raise(rb_eLoadError, "ruby_memprofiler_pprof: no fork handler can be installed");
+    }
+}
+
+void
+mpp_process_add(mpp_collector_t *collector)
+{
+    collector->next_running = mpp_process.running;
+    mpp_process.running = collector;
+}
+
+void
+mpp_process_remove(mpp_collector_t *collector)
+{
+    for (mpp_collector_t **link = &mpp_process.running; *link; link = &(*link)->next_running) {
+        if (*link != collector) continue;
+        *link = collector->next_running;
+        collector->next_running = NULL;
+        return;
+    }
+}
+
+void
+mpp_own_work_begin(mpp_own_work_t *work)
+{
+    work->thread = rb_thread_current();
+    work->next = mpp_process.own_work;
+    mpp_process.own_work = work;
+    mpp_process.n_own_work++;
+}
+
+void
+mpp_own_work_end(mpp_own_work_t *work)
+{
+    /* Other threads' stretches may have begun since; in a forked child it may be gone. */
+    for (mpp_own_work_t **link = &mpp_process.own_work; *link; link = &(*link)->next) {
+        if (*link != work) continue;
+        *link = work->next;
+        mpp_process.n_own_work--;
+        return;
+    }
+}
+
+bool
+mpp_own_work_here(void)
+{
+    VALUE thread = rb_thread_current();
+    for (const mpp_own_work_t *work = mpp_process.own_work; work; work = work->next) {
+        if (work->thread == thread) return true;
+    }
+    return false;
+}

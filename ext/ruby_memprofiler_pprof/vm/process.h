@@ -1,0 +1,44 @@
+#ifndef MPP_VM_PROCESS_H
+#define MPP_VM_PROCESS_H
+
+/*
+ * What is process-wide, and nothing else: the list of running collectors, the fork generation, the suppression of our
+ * own work. All of it is protected by the GVL of the main Ractor (4.0: hooks of other Ractors read only the two words
+ * that every event reads).
+ */
+
+#include "compat.h"
+
+typedef struct mpp_collector mpp_collector_t;
+
+/* A stretch of our own work on one Ruby thread; lives on that thread's C stack, which pins the thread object. */
+typedef struct mpp_own_work mpp_own_work_t;
+struct mpp_own_work {
+    VALUE thread;
+    mpp_own_work_t *next;
+};
+
+typedef struct {
+    uint32_t fork_generation; /* bumped in the child; a collector that has another one clears itself first */
+    uint32_t n_own_work; /* entries in own_work: while 0, no event needs to ask whose thread it is on */
+    mpp_own_work_t *own_work;
+    mpp_collector_t *running; /* linked through their `next_running` */
+} mpp_process_t;
+
+extern mpp_process_t mpp_process;
+
+/* Installs the fork handler. [gvl] */
+void mpp_process_init(void);
+
+void mpp_process_add(mpp_collector_t *collector);    /* [gvl] */
+void mpp_process_remove(mpp_collector_t *collector); /* Fine if it is not there. [gvl] [gc] */
+
+/* Allocations of this thread are our own from begin to end; may nest. Nothing in between may switch the thread off for
+ * good without end being called (rb_ensure where code can raise). [gvl] */
+void mpp_own_work_begin(mpp_own_work_t *work);
+void mpp_own_work_end(mpp_own_work_t *work);
+
+/* Whether the running thread is in a stretch of our own work; ask only while mpp_process.n_own_work is not 0. [newobj] */
+bool mpp_own_work_here(void);
+
+#endif

@@ -1,0 +1,171 @@
+/*
+ * Collector#stats: one consistent reading of every counter, taken before the first object of the Hash is made.
+ */
+#include "vm.h"
+
+typedef struct {
+    mpp_collector_t *collector;
+    mpp_profile_stats_t profile;
+    uint64_t vm_allocated;
+    uint64_t events;
+    mpp_own_work_t own_work;
+} reading_t;
+
+/* A sum of weights as a whole number of allocations or bytes. */
+static VALUE
+whole(mpp_sum_t sum)
+{
+    mpp_sum_t rounded = (sum + (MPP_WEIGHT_ONE >> 1)) >> MPP_WEIGHT_BITS;
+    return ULL2NUM((unsigned long long)rounded);
+}
+
+static VALUE
+seconds(uint64_t ns)
+{
+    return DBL2NUM((double)ns / 1e9);
+}
+
+static void
+set(VALUE hash, const char *name, VALUE value)
+{
+    rb_hash_aset(hash, ID2SYM(rb_intern(name)), value);
+}
+
+static VALUE
+symbol(const char *name)
+{
+    return ID2SYM(rb_intern(name));
+}
+
+static VALUE
+allocations(const reading_t *reading)
+{
+    const mpp_collector_t *collector = reading->collector;
+    uint64_t seen = reading->events + collector->n_own + collector->n_other_ractor;
+    VALUE hash = rb_hash_new();
+    set(hash, "vm", ULL2NUM(reading->vm_allocated));
+    set(hash, "counted", whole(reading->profile.counted.count));
+    set(hash, "dropped", whole(reading->profile.dropped.count));
+    set(hash, "internal", whole(collector->internal_weight));
+    set(hash, "other_thread", whole(collector->other_thread_weight));
+    set(hash, "own", ULL2NUM(collector->n_own));
+    set(hash, "other_ractor", ULL2NUM(collector->n_other_ractor));
+    set(hash, "unseen", ULL2NUM(reading->vm_allocated > seen ? reading->vm_allocated - seen : 0));
+    return hash;
+}
+
+static VALUE
+dropped_samples(const mpp_profile_stats_t *stats)
+{
+    VALUE hash = rb_hash_new();
+    for (int drop = 0; drop < MPP_N_DROPS; drop++) {
+        set(hash, mpp_drop_name((mpp_drop_t)drop), ULL2NUM(stats->n_dropped[drop]));
+    }
+    return hash;
+}
+
+static VALUE
+memory(const reading_t *reading)
+{
+    const mpp_profile_stats_t *stats = &reading->profile;
+    VALUE hash = rb_hash_new();
+    set(hash, "limit", SIZET2NUM(stats->memory_limit));
+    set(hash, "total", SIZET2NUM(stats->memory_used));
+    set(hash, "peak", SIZET2NUM(stats->memory_peak));
+    set(hash, "strings", SIZET2NUM(stats->strings_bytes));
+    set(hash, "functions", SIZET2NUM(stats->functions_bytes));
+    set(hash, "locations", SIZET2NUM(stats->locations_bytes));
+    set(hash, "stacks", SIZET2NUM(stats->stacks_bytes));
+    set(hash, "rows", SIZET2NUM(stats->rows_bytes));
+    set(hash, "live", SIZET2NUM(stats->live_bytes));
+    set(hash, "pending", SIZET2NUM(stats->pending_bytes));
+    set(hash, "caches", SIZET2NUM(stats->caches_bytes));
+    set(hash, "last_snapshot", SIZET2NUM(reading->collector->snapshot_bytes));
+    set(hash, "last_scratch", SIZET2NUM(reading->collector->scratch_bytes));
+    return hash;
+}
+
+static VALUE
+time_spent(const mpp_costs_t *costs)
+{
+    VALUE hash = rb_hash_new();
+    set(hash, "hook", seconds(costs->hook_ns));
+    set(hash, "jobs", seconds(costs->jobs_ns));
+    set(hash, "flush", seconds(costs->flush_ns));
+    set(hash, "longest_hold", seconds(costs->longest_hold_ns));
+    return hash;
+}
+
+static VALUE
+state_name(mpp_state_t state)
+{
+    return symbol(state == MPP_RUNNING ? "running" : state == MPP_STOPPED ? "stopped" : "new");
+}
+
+static double
+effective_rate(const reading_t *reading)
+{
+    if (reading->events == 0) return reading->collector->sample_rate;
+    mpp_sum_t unsampled = reading->collector->internal_weight + reading->collector->other_thread_weight;
+    double skipped = (double)(unsampled >> MPP_WEIGHT_BITS);
+    double candidates = (double)reading->events - skipped;
+    return candidates > 0 ? (double)reading->collector->n_samples / candidates : reading->collector->sample_rate;
+}
+
+static VALUE
+build_stats(VALUE argument)
+{
+    const reading_t *reading = (const reading_t *)argument;
+    const mpp_collector_t *collector = reading->collector;
+    const mpp_profile_stats_t *stats = &reading->profile;
+    VALUE hash = rb_hash_new();
+    set(hash, "state", state_name(collector->state));
+    set(hash, "run", UINT2NUM(collector->run));
+    set(hash, "sample_rate", DBL2NUM(collector->sample_rate));
+    set(hash, "effective_rate", DBL2NUM(effective_rate(reading)));
+    set(hash, "liveness", symbol(collector->liveness->name));
+    set(hash, "live_thinning", DBL2NUM(1.0 / (double)(UINT64_C(1) << stats->thinning)));
+    set(hash, "samples", ULL2NUM(collector->n_samples));
+    set(hash, "dropped_samples", dropped_samples(stats));
+    set(hash, "allocations", allocations(reading));
+    set(hash, "live_samples", UINT2NUM(stats->n_live));
+    set(hash, "pending_samples", UINT2NUM(stats->n_pending));
+    set(hash, "rows", UINT2NUM(stats->n_rows));
+    set(hash, "evicted_rows", ULL2NUM(stats->n_evicted));
+    set(hash, "strings", UINT2NUM(stats->n_strings));
+    set(hash, "functions", UINT2NUM(stats->n_functions));
+    set(hash, "locations", UINT2NUM(stats->n_locations));
+    set(hash, "stacks", UINT2NUM(stats->n_stacks));
+    set(hash, "stale_sizes", ULL2NUM(collector->n_stale));
+    set(hash, "jobs", ULL2NUM(collector->costs.n_jobs));
+    set(hash, "flushes", ULL2NUM(collector->costs.n_flushes));
+    set(hash, "memory", memory(reading));
+    set(hash, "time", time_spent(&collector->costs));
+    return hash;
+}
+
+static VALUE
+end_own_work(VALUE argument)
+{
+    mpp_own_work_end(&((reading_t *)argument)->own_work);
+    return Qnil;
+}
+
+static VALUE
+collector_stats(VALUE self)
+{
+    reading_t reading = {.collector = mpp_collector_get(self)};
+    if (reading.collector->state == MPP_RUNNING) mpp_jobs_drain(reading.collector);
+    if (reading.collector->profile == NULL) rb_memerror();
+    mpp_profile_stats(reading.collector->profile, &reading.profile);
+    reading.vm_allocated = mpp_collector_vm_allocated(reading.collector);
+    reading.events = mpp_collector_events(reading.collector);
+    mpp_own_work_begin(&reading.own_work);
+    return rb_ensure(build_stats, (VALUE)&reading, end_own_work, (VALUE)&reading);
+}
+
+void
+mpp_stats_define(VALUE collector_class)
+{
+    rb_define_method(collector_class, "stats", collector_stats, 0);
+}

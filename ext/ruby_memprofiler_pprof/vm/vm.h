@@ -1,0 +1,159 @@
+#ifndef MPP_VM_H
+#define MPP_VM_H
+
+/*
+ * The collector, and the doors of the adapter's rooms. The road of an allocation:
+ *   hooks (countdown) → backtrace (walk) → core/pending → jobs (names, class, size) → core/profile → flush
+ * One collector is one T_DATA object; its hooks' data is that object, so it lives until stop.
+ */
+
+#include "compat.h"
+#include "process.h"
+
+#include "../core/profile.h"
+#include "../core/sampler.h"
+
+/* How the death of a sampled object becomes known: one of the back ends in liveness.c. */
+typedef struct {
+    const char *name;
+    bool keeps_records; /* false: retained is not known */
+    bool sees_deaths;   /* FREEOBJ events come: a cached key stays until its event */
+    void (*start)(mpp_collector_t *collector, VALUE self);                        /* [gvl] */
+    void (*stop)(mpp_collector_t *collector, VALUE self);                         /* [gvl] */
+    void (*verify)(mpp_collector_t *collector);                                   /* deaths missed? [gvl] [gc] mark only */
+    bool (*may_touch)(mpp_collector_t *collector, const mpp_live_record_t *record); /* during a sweep. [gvl] */
+} mpp_liveness_t;
+
+extern const mpp_liveness_t mpp_liveness_free_hook;
+extern const mpp_liveness_t mpp_liveness_none;
+
+/* Nanoseconds spent, as measured. */
+typedef struct {
+    uint64_t hook_ns; /* estimated: one sample in MPP_TIMED_EVERY is timed */
+    uint64_t jobs_ns; /* estimated likewise */
+    uint64_t flush_ns; /* with the GVL and without */
+    uint64_t longest_hold_ns; /* the longest stretch of a flush that held the GVL */
+    uint64_t n_jobs;
+    uint64_t n_flushes;
+} mpp_costs_t;
+
+#define MPP_TIMED_EVERY 64u
+
+typedef enum { MPP_NEW, MPP_RUNNING, MPP_STOPPED } mpp_state_t;
+
+struct mpp_collector {
+    /* What every event touches comes first. */
+    uint32_t fork_generation;
+    mpp_state_t state;
+    mpp_sampler_t sampler;
+    mpp_profile_t *profile; /* never NULL but in a child that had no memory for a new one */
+    uint64_t n_own; /* allocations that were our own work */
+    uint64_t n_frees; /* FREEOBJ events */
+    uint64_t events_ahead; /* allocations seen at the next sample, that one included: see mpp_collector_events */
+
+    /* The sampled path. */
+    VALUE self; /* this collector's object, pinned while it runs */
+    VALUE thread; /* samples of other threads are only counted; Qnil: all threads */
+    mpp_sum_t internal_weight; /* VM-internal objects: T_IMEMO, T_ICLASS, class 0 */
+    mpp_sum_t other_thread_weight;
+    uint64_t n_other_ractor;
+    uint64_t n_samples;
+    VALUE *frames; /* scratch: max_depth + 1 */
+    int *lines;
+
+    /* The counters' bases, taken at start (and anew in a forked child). */
+    size_t allocated_base;
+    size_t freed_base;
+    bool freed_base_known;
+    size_t allocated_at_stop;
+    uint32_t gc_finished_at_stop;
+
+    mpp_profile_config_t config;
+    double sample_rate;
+    bool raw_counts;
+    bool has_seed;
+    uint64_t seed;
+    const mpp_liveness_t *liveness;
+
+    uint32_t run; /* counts starts and forks */
+    int64_t started_wall_ns; /* of the run */
+    uint64_t started_ns; /* monotonic */
+    int64_t interval_wall_ns; /* of the interval that the next flush covers */
+    uint64_t interval_ns;
+    uint64_t stopped_ns; /* monotonic, 0 while running */
+
+    uint64_t n_stale; /* sizes that the last pass could not measure again */
+    size_t snapshot_bytes; /* of the last flush */
+    size_t scratch_bytes;
+    mpp_costs_t costs;
+    mpp_collector_t *next_running;
+};
+
+/* -- collector.c -- */
+
+extern const rb_data_type_t mpp_collector_type;
+
+/* The collector of a Collector object, cleared first if this is a forked child. [gvl] */
+mpp_collector_t *mpp_collector_get(VALUE self);
+
+/* Starts a run over: new tables, zero counters. In a forked child, at the first event, call or mark that sees it;
+ * `uncounted`: allocations that the VM's counter has and this collector is still to count. [newobj] [gc] */
+void mpp_collector_after_fork(mpp_collector_t *collector, size_t uncounted);
+
+/* Allocation events since the run's start, but for own work and other Ractors. [any] */
+uint64_t mpp_collector_events(const mpp_collector_t *collector);
+
+/* The VM's count of allocated objects since the run's start, as of now or as of the stop. [gvl] */
+uint64_t mpp_collector_vm_allocated(const mpp_collector_t *collector);
+
+/* Collections begun and finished, as of now or as of the stop. [gvl] */
+uint32_t mpp_collector_gc_finished(const mpp_collector_t *collector);
+
+void mpp_collector_define(VALUE module); /* [gvl] */
+
+/* -- hooks.c -- */
+
+void mpp_hooks_add_newobj(VALUE self);    /* [gvl] */
+void mpp_hooks_remove_newobj(VALUE self); /* [gvl] */
+void mpp_hooks_add_freeobj(VALUE self);    /* [gvl] */
+void mpp_hooks_remove_freeobj(VALUE self); /* [gvl] */
+void mpp_hooks_define(VALUE module);       /* [gvl] */
+
+/* -- backtrace.c -- */
+
+/* Walks the stack and hands the sample to the profile. [newobj] */
+void mpp_backtrace_sample(mpp_collector_t *collector, VALUE object, mpp_weight_t weight);
+
+/* -- names.c -- */
+
+/* Gives the name the profile knows the frame by. May raise NoMemoryError. [gvl] */
+mpp_status_t mpp_names_define_frame(mpp_profile_t *profile, VALUE frame);
+
+/* The name of an object's class as a string id with a reference, 0 when memory is short. Runs no user code. May raise
+ * NoMemoryError. [gvl] */
+mpp_id_t mpp_names_class(mpp_profile_t *profile, VALUE object);
+
+/* -- jobs.c -- */
+
+/* The postponed job: drains every running collector. [gvl] */
+void mpp_jobs_run(void *unused);
+
+/* Hands over all that waits in one collector. Checks no interrupts, does not raise, may nest. [gvl] */
+void mpp_jobs_drain(mpp_collector_t *collector);
+
+/* -- flush.c -- */
+
+/* Measures live objects again: in slices between which other threads run and interrupts are checked, or at one go. [gvl] */
+void mpp_flush_measure(mpp_collector_t *collector, bool in_slices);
+void mpp_flush_define(VALUE collector_class); /* [gvl] */
+
+/* -- stats.c -- */
+
+void mpp_stats_define(VALUE collector_class); /* [gvl] */
+
+/* -- clock -- */
+
+/* Monotonic nanoseconds. [newobj] */
+uint64_t mpp_clock_ns(void);
+
+#endif
