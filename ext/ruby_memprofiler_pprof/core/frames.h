@@ -55,6 +55,8 @@ void mpp_frames_cleanup(mpp_frames_t *frames);
  */
 MPP_CHECK mpp_status_t mpp_frames_function(mpp_frames_t *frames, mpp_view_t name, mpp_view_t filename,
                                            int32_t start_line, mpp_id_t *id);
+/* The same function in another file (a string id); both are borrowed. [newobj] */
+MPP_CHECK mpp_status_t mpp_frames_function_in(mpp_frames_t *frames, mpp_id_t function, mpp_id_t filename, mpp_id_t *id);
 /* `parent` and `function` are borrowed: the new node takes references of its own. [newobj] */
 MPP_CHECK mpp_status_t mpp_frames_push(mpp_frames_t *frames, mpp_id_t parent, mpp_id_t function, int32_t line,
                                        mpp_id_t *stack);

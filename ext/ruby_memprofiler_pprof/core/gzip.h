@@ -5,6 +5,7 @@
  * Bytes → gzip → an output callback. The same bytes in give the same bytes out: no time and no name is in the header.
  */
 
+#define ZLIB_CONST /* input is const */
 #include <zlib.h>
 
 #include "pprof.h"

@@ -45,8 +45,8 @@ void mpp_keymap_clear(mpp_keymap_t *map, mpp_keymap_drop_t drop, void *context);
  * Where deaths are not seen: visits (visit) each key used since the last sweep and makes it unused, drops each other
  * one. [gc]
  */
-void
-mpp_keymap_sweep(mpp_keymap_t *map, void (*visit)(void *context, uintptr_t key), mpp_keymap_drop_t drop, void *context);
+void mpp_keymap_sweep(mpp_keymap_t *map, void (*visit)(void *context, uintptr_t key), mpp_keymap_drop_t drop,
+                      void *context);
 
 /* Every key becomes relocate(context, key). Works in place, without allocating. [gc] */
 void mpp_keymap_rekey(mpp_keymap_t *map, uintptr_t (*relocate)(void *context, uintptr_t key), void *context);

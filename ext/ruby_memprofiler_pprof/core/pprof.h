@@ -3,9 +3,10 @@
 
 /*
  * Snapshot → pprof's Profile message, gzip'd, written to an output callback as it grows. The message is built with upb
- * in an arena of fixed size that is reset for every chunk; concatenated chunks are one valid message, for repeated
- * fields append. Scratch memory: the arena, deflate's state, and 4 bytes for each location, function and string that
- * the profile can name.
+ * in an arena that is reset for every chunk; concatenated chunks are one valid message, for repeated fields append.
+ * Scratch memory: about half a MiB for the arena and deflate; 4 bytes for each location, function and string (up to the
+ * highest id in use, and up to half more); with MPP_CLASS_FRAME 4 bytes more for each string, with MPP_CLASS_OFF 4 for
+ * each row.
  */
 
 #include "snapshot.h"

@@ -26,7 +26,7 @@
     X(PENDING_FULL, "pending_full") /* more waited for the safe point than the buffer holds */                         \
     X(MEMORY_LIMIT, "memory_limit") /* the profile's budget is spent */                                                \
     X(NO_MEMORY, "no_memory")       /* the system refused memory */                                                    \
-    X(ROW_LIMIT, "row_limit")       /* every row has live objects, none can be folded */                               \
+    X(ROW_LIMIT, "row_limit")       /* no row is free, and too few without live objects to fold */                     \
     X(LIVE_LIMIT, "live_limit")     /* counted as allocated, but no live record could be made */                       \
     X(UNTRACKED, "untracked")       /* counted as allocated; the host lost track of whether it lives */
 

@@ -7,7 +7,8 @@
 
 struct mpp_profile {
     uint32_t references;
-    mpp_budget_t budget; /* of everything here, this struct included */
+    mpp_budget_t budget;          /* of everything here, this struct included */
+    mpp_budget_t snapshot_budget; /* what each snapshot's own starts as; a test may set limits */
     mpp_profile_config_t config;
 
     mpp_strtab_t strings;

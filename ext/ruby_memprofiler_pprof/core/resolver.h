@@ -5,6 +5,7 @@
  * Backtrace of host keys → stack id. Two memories make it cheap: which function a frame key stands for (a keymap,
  * filled when the host has named a frame), and the last backtrace with the stack id at each depth, so that the part
  * shared with the next one, from the root on, costs a comparison and no look-up.
+ * A function without a filename takes the filename and the line of its caller, the next frame towards the root.
  */
 
 #include "frames.h"
@@ -18,7 +19,8 @@ typedef struct {
     mpp_keymap_t functions; /* frame key → function; holds a reference to each */
     mpp_id_t truncated;     /* the stack of the one location (truncated) */
     mpp_id_t no_frames;     /* the stack of the one location (no frames) */
-    /* the last resolved backtrace, root first: key, line, stack id at that depth; a reference is held to the last */
+    /* the last backtrace: keys and lines leaf first, at the end of the arrays; stack ids root first, with a reference to
+     * the last */
     struct {
         uintptr_t *keys;
         int *lines;

@@ -55,8 +55,8 @@ mpp_rows_obtain(mpp_rows_t *rows, mpp_id_t stack, mpp_id_t class_name, mpp_id_t 
 /* Counts one sample of that weight and size into a row. [newobj] */
 void mpp_rows_count(mpp_rows_t *rows, mpp_id_t id, mpp_weight_t weight, uint64_t bytes);
 
-/* Folds the `n` coldest rows without live records, other than `into` and `keep`, into row `into`, all if they are fewer;
- * gives how many were folded. O(rows), allocates nothing. [gvl] */
+/* Folds the `n` coldest rows without live records, other than `into` and `keep`, into row `into` (all, if they are
+ * fewer); gives how many were folded. O(rows), allocates nothing. [gvl] */
 uint32_t mpp_rows_evict(mpp_rows_t *rows, uint32_t n, mpp_id_t into, mpp_id_t keep);
 
 static inline mpp_row_t *

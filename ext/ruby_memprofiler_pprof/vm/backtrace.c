@@ -20,6 +20,7 @@ walk(mpp_collector_t *collector, VALUE object, mpp_weight_t weight)
     uint32_t limit = collector->config.max_depth;
     int found = rb_profile_frames(0, (int)limit + 1, collector->frames, collector->lines);
     uint32_t n = found > 0 ? (uint32_t)found : 0;
+    if (n > 0 && collector->frames[n - 1] == mpp_compat_dummy_root) n--;
     mpp_backtrace_t backtrace = {.frames = collector->frames, .lines = collector->lines, .n = n};
     if (n > limit) {
         backtrace.n = limit;

@@ -93,6 +93,24 @@ mpp_compat_in_other_ractor(void)
 }
 #endif
 
+#define MAX_FRAMES_AT_LOAD 4096
+
+/* It is the VM's for good: never freed, never moved. */
+VALUE mpp_compat_dummy_root;
+
+static void
+find_dummy_root(void)
+{
+    static VALUE frames[MAX_FRAMES_AT_LOAD];
+    static int lines[MAX_FRAMES_AT_LOAD];
+    int n = rb_profile_frames(0, MAX_FRAMES_AT_LOAD, frames, lines);
+    if (n == 0 || n == MAX_FRAMES_AT_LOAD) return;
+    VALUE root = frames[n - 1];
+    if (lines[n - 1] == 0 && NIL_P(rb_profile_frame_absolute_path(root)) && NIL_P(rb_profile_frame_method_name(root))) {
+        mpp_compat_dummy_root = root;
+    }
+}
+
 void
 mpp_compat_init(void (*job)(void *))
 {
@@ -107,6 +125,7 @@ mpp_compat_init(void (*job)(void *))
     sym_none = symbol("none");
     register_job(job);
     note_main_ractor();
+    find_dummy_root();
     (void)mpp_compat_allocated_objects();
     (void)mpp_compat_freed_objects();
     (void)mpp_compat_gc_sweeping();

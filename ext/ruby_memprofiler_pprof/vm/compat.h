@@ -30,6 +30,9 @@ void mpp_compat_trigger_job(void);
 /* Whether an event comes from a Ractor other than the main one. [newobj] [gc] */
 bool mpp_compat_in_other_ractor(void);
 
+/* The second `<main>`, without a line, that Ruby before 3.3 puts at the root of the main thread's stack, 0 if unknown. */
+extern VALUE mpp_compat_dummy_root;
+
 /* The VM's own counts, compaction's moves taken off. [newobj] [gc] (not in dcompact) */
 size_t mpp_compat_allocated_objects(void);
 size_t mpp_compat_freed_objects(void); /* those that wait for their finalizer included */

@@ -98,7 +98,7 @@ take_out(VALUE self, void (*hook)(VALUE, const rb_trace_arg_t *))
 void
 mpp_hooks_add_newobj(VALUE self)
 {
-    add(self, on_newobj, RUBY_INTERNAL_EVENT_NEWOBJ);
+    if (mpp_process.n_pauses == 0) add(self, on_newobj, RUBY_INTERNAL_EVENT_NEWOBJ);
 }
 
 void
@@ -110,7 +110,7 @@ mpp_hooks_remove_newobj(VALUE self)
 void
 mpp_hooks_add_freeobj(VALUE self)
 {
-    add(self, on_freeobj, RUBY_INTERNAL_EVENT_FREEOBJ);
+    if (mpp_process.n_pauses == 0) add(self, on_freeobj, RUBY_INTERNAL_EVENT_FREEOBJ);
 }
 
 void
@@ -120,15 +120,18 @@ mpp_hooks_remove_freeobj(VALUE self)
 }
 
 /*
- * Ruby before 3.3 crashes when the process's first Ractor is made while a NEWOBJ hook is active: Ruby code takes the
- * hooks out around Ractor.new. FREEOBJ stays, for no death may go unseen.
+ * Ruby before 3.3 crashes when a Ractor's thread begins while a hook is active, for that thread allocates, and may sweep,
+ * before it has a frame. Ruby code takes the hooks out around Ractor.new, which several threads may do at once. Deaths
+ * that go unseen meanwhile are missed in the count of FREEOBJ events.
  */
 static VALUE
 pause_all(VALUE module)
 {
     (void)module;
+    mpp_process.n_pauses++;
     for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
         mpp_hooks_remove_newobj(collector->self);
+        collector->liveness->stop(collector, collector->self);
     }
     return Qnil;
 }
@@ -137,8 +140,9 @@ static VALUE
 resume_all(VALUE module)
 {
     (void)module;
+    if (mpp_process.n_pauses == 0 || --mpp_process.n_pauses > 0) return Qnil;
     for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
-        mpp_hooks_remove_newobj(collector->self); /* one that was started meanwhile has its hook */
+        collector->liveness->start(collector, collector->self);
         mpp_hooks_add_newobj(collector->self);
     }
     return Qnil;

@@ -90,6 +90,16 @@ append_string(name_t *name, VALUE string)
     RB_GC_GUARD(string);
 }
 
+/* The absolute path where one exists, else what the program was told; empty for a function written in C. */
+static void
+append_path(name_t *name, VALUE frame)
+{
+    VALUE path = rb_profile_frame_absolute_path(frame);
+    if (!RB_TYPE_P(path, T_STRING)) path = rb_profile_frame_path(frame);
+    append_string(name, path);
+    if (name->length == strlen("<cfunc>") && memcmp(name->bytes, "<cfunc>", name->length) == 0) name->length = 0;
+}
+
 static int32_t
 line_number(VALUE number)
 {
@@ -107,9 +117,7 @@ mpp_names_define_frame(mpp_profile_t *profile, VALUE frame)
     name.length = filename.length = 0;
     append_string(&name, rb_profile_frame_full_label(frame));
     if (name.length == 0) append(&name, "(unnamed)", strlen("(unnamed)"));
-    VALUE path = rb_profile_frame_absolute_path(frame);
-    if (!RB_TYPE_P(path, T_STRING)) path = rb_profile_frame_path(frame);
-    append_string(&filename, path);
+    append_path(&filename, frame);
     int32_t start_line = line_number(rb_profile_frame_first_lineno(frame));
     return mpp_profile_define_frame(profile, frame, view_of(&name), view_of(&filename), start_line);
 }

@@ -13,6 +13,7 @@ static void
 in_child(void)
 {
     mpp_process.fork_generation++;
+    mpp_process.n_pauses = 0;
     mpp_process.n_own_work = 0;
     mpp_process.own_work = NULL;
 }

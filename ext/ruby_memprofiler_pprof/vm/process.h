@@ -22,6 +22,7 @@ typedef struct {
     uint32_t fork_generation; /* bumped in the child; a collector that has another one clears itself first */
     uint32_t n_own_work; /* entries in own_work: while 0, no event needs to ask whose thread it is on */
     mpp_own_work_t *own_work;
+    uint32_t n_pauses; /* while not 0, no hook is in */
     mpp_collector_t *running; /* linked through their `next_running` */
 } mpp_process_t;
 

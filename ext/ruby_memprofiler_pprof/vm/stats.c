@@ -4,7 +4,7 @@
 #include "vm.h"
 
 typedef struct {
-    mpp_collector_t *collector;
+    mpp_collector_t collector; /* a copy */
     mpp_profile_stats_t profile;
     uint64_t vm_allocated;
     uint64_t events;
@@ -40,7 +40,7 @@ symbol(const char *name)
 static VALUE
 allocations(const reading_t *reading)
 {
-    const mpp_collector_t *collector = reading->collector;
+    const mpp_collector_t *collector = &reading->collector;
     uint64_t seen = reading->events + collector->n_own + collector->n_other_ractor;
     VALUE hash = rb_hash_new();
     set(hash, "vm", ULL2NUM(reading->vm_allocated));
@@ -80,8 +80,8 @@ memory(const reading_t *reading)
     set(hash, "live", SIZET2NUM(stats->live_bytes));
     set(hash, "pending", SIZET2NUM(stats->pending_bytes));
     set(hash, "caches", SIZET2NUM(stats->caches_bytes));
-    set(hash, "last_snapshot", SIZET2NUM(reading->collector->snapshot_bytes));
-    set(hash, "last_scratch", SIZET2NUM(reading->collector->scratch_bytes));
+    set(hash, "last_snapshot", SIZET2NUM(reading->collector.snapshot_bytes));
+    set(hash, "last_scratch", SIZET2NUM(reading->collector.scratch_bytes));
     return hash;
 }
 
@@ -105,18 +105,19 @@ state_name(mpp_state_t state)
 static double
 effective_rate(const reading_t *reading)
 {
-    if (reading->events == 0) return reading->collector->sample_rate;
-    mpp_sum_t unsampled = reading->collector->internal_weight + reading->collector->other_thread_weight;
+    const mpp_collector_t *collector = &reading->collector;
+    if (reading->events == 0) return collector->sample_rate;
+    mpp_sum_t unsampled = collector->internal_weight + collector->other_thread_weight;
     double skipped = (double)(unsampled >> MPP_WEIGHT_BITS);
     double candidates = (double)reading->events - skipped;
-    return candidates > 0 ? (double)reading->collector->n_samples / candidates : reading->collector->sample_rate;
+    return candidates > 0 ? (double)collector->n_samples / candidates : collector->sample_rate;
 }
 
 static VALUE
 build_stats(VALUE argument)
 {
     const reading_t *reading = (const reading_t *)argument;
-    const mpp_collector_t *collector = reading->collector;
+    const mpp_collector_t *collector = &reading->collector;
     const mpp_profile_stats_t *stats = &reading->profile;
     VALUE hash = rb_hash_new();
     set(hash, "state", state_name(collector->state));
@@ -154,12 +155,14 @@ end_own_work(VALUE argument)
 static VALUE
 collector_stats(VALUE self)
 {
-    reading_t reading = {.collector = mpp_collector_get(self)};
-    if (reading.collector->state == MPP_RUNNING) mpp_jobs_drain(reading.collector);
-    if (reading.collector->profile == NULL) rb_memerror();
-    mpp_profile_stats(reading.collector->profile, &reading.profile);
-    reading.vm_allocated = mpp_collector_vm_allocated(reading.collector);
-    reading.events = mpp_collector_events(reading.collector);
+    mpp_collector_t *collector = mpp_collector_get(self);
+    reading_t reading;
+    if (collector->state == MPP_RUNNING) mpp_jobs_drain(collector);
+    if (collector->profile == NULL) rb_memerror();
+    mpp_profile_stats(collector->profile, &reading.profile);
+    reading.vm_allocated = mpp_collector_vm_allocated(collector);
+    reading.events = mpp_collector_events(collector);
+    reading.collector = *collector;
     mpp_own_work_begin(&reading.own_work);
     return rb_ensure(build_stats, (VALUE)&reading, end_own_work, (VALUE)&reading);
 }

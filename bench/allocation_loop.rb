@@ -1,0 +1,93 @@
+# frozen_string_literal: true
+
+# What an allocation costs: a loop of Object.new at a given stack depth, bare, with both hooks empty, with a walk of the
+# stack at each allocation (the floor of what records whole stacks), and with collectors of several rates.
+
+Bench.define("allocation_loop", "Object.new in a loop, CPU time of the thread") do |report|
+  require "ruby_memprofiler_pprof"
+  require_relative "support/floor"
+
+  rounds = Integer(ENV.fetch("BENCH_ROUNDS", "21"))
+  rates = [1.0, 0.1, 0.01, 0.001]
+  collectors = rates.to_h { |rate| [rate, MemprofilerPprof::Collector.new(sample_rate: rate)] }
+  # So many allocations that each part takes about as long.
+  loops = { bare: 600_000, hooks: 600_000, floor: 150_000, 1.0 => 150_000, 0.1 => 300_000, 0.01 => 600_000, 0.001 => 600_000 }
+  names = { bare: "bare loop", hooks: "both empty hooks", floor: "floor" }
+  rates.each { |rate| names[rate] = "rate #{rate}" }
+
+  begin_variant = lambda do |variant|
+    case variant
+    when :hooks then MemprofilerFloor.install(false)
+    when :floor then MemprofilerFloor.install(true)
+    when Float then collectors.fetch(variant).start!
+    end
+  end
+  end_variant = lambda do |variant|
+    variant.is_a?(Float) ? collectors.fetch(variant).stop! : MemprofilerFloor.remove
+  end
+
+  [50, 5, 200].each do |depth|
+    levels = AllocationLoop.levels_for(depth)
+    costs = Bench.interleave(loops.keys, rounds: rounds) do |variant|
+      begin_variant.(variant)
+      AllocationLoop.cost_at(levels, loops.fetch(variant))
+    ensure
+      end_variant.(variant)
+    end
+    barred = depth == 50
+    bars = { [1.0, :floor] => 1.65, [0.01, :hooks] => 1.1 }
+    bars.each do |(variant, reference), bar|
+      report.add("depth #{depth}: #{names[variant]} / #{names[reference]}",
+                 Bench.ratios(costs[variant], costs[reference]), unit: "×", bar: barred ? bar : nil)
+    end
+    (loops.keys - [:bare]).each do |variant|
+      report.add("depth #{depth}: #{names[variant]} / bare loop", Bench.ratios(costs[variant], costs[:bare]), unit: "×")
+    end
+    loops.each_key do |variant|
+      report.add("depth #{depth}: #{names[variant]}, an allocation", costs[variant].map { |cost| cost * 1e9 }, unit: "ns")
+    end
+  end
+  report.note("Median of #{rounds} interleaved rounds; each ratio is taken within its round.")
+end
+
+# The loop itself, on a thread of its own: its stack holds nothing but what is counted here.
+module AllocationLoop
+  WARM_UP = 5_000
+
+  module_function
+
+  # @return [Float] CPU seconds of one allocation, collections included
+  def cost_at(levels, n)
+    Thread.new { descend(levels, n) }.value
+  end
+
+  # @return [Integer] levels to descend for a walk in the hook to find that many frames
+  def levels_for(depth)
+    MemprofilerFloor.install(true)
+    cost_at(0, 1)
+    MemprofilerFloor.remove
+    depth - @frames_without_levels
+  end
+
+  def descend(levels, n)
+    levels.zero? ? measure(n) : descend(levels - 1, n)
+  end
+
+  # The first pass names frames and makes tables: once a run, however long that is, so it is not counted.
+  def measure(n)
+    cost = 0.0
+    passes = [WARM_UP, n]
+    until passes.empty?
+      left = times = passes.shift
+      GC.start
+      start = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+      while left > 0
+        Object.new
+        left -= 1
+      end
+      cost = (Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - start) / times
+    end
+    @frames_without_levels = MemprofilerFloor.last_depth if n == 1
+    cost
+  end
+end

@@ -1,0 +1,79 @@
+/*
+ * The least an exact allocation profiler with whole stacks pays, to measure ours against: both raw hooks, empty, or
+ * with one walk of the stack (frames and lines) at each allocation. What is walked is thrown away.
+ */
+#include <ruby.h>
+#include <ruby/debug.h>
+
+#define MAX_FRAMES 513 /* as a collector with the default depth asks for */
+
+static VALUE frames[MAX_FRAMES];
+static int lines[MAX_FRAMES];
+static int n_frames;
+
+static void
+on_newobj(VALUE data, const rb_trace_arg_t *event)
+{
+    (void)data;
+    (void)event;
+}
+
+static void
+on_newobj_walk(VALUE data, const rb_trace_arg_t *event)
+{
+    (void)data;
+    (void)event;
+    n_frames = rb_profile_frames(0, MAX_FRAMES, frames, lines);
+}
+
+static void
+on_freeobj(VALUE data, const rb_trace_arg_t *event)
+{
+    (void)data;
+    (void)event;
+}
+
+static rb_event_hook_func_t
+hook(void (*function)(VALUE, const rb_trace_arg_t *))
+{
+    return (rb_event_hook_func_t)(void (*)(void))function;
+}
+
+static void
+add(void (*function)(VALUE, const rb_trace_arg_t *), rb_event_flag_t event)
+{
+    rb_add_event_hook2(hook(function), event, Qnil, RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG);
+}
+
+static VALUE
+install(VALUE self, VALUE walk)
+{
+    add(RTEST(walk) ? on_newobj_walk : on_newobj, RUBY_INTERNAL_EVENT_NEWOBJ);
+    add(on_freeobj, RUBY_INTERNAL_EVENT_FREEOBJ);
+    return self;
+}
+
+static VALUE
+take_out(VALUE self)
+{
+    rb_remove_event_hook(hook(on_newobj));
+    rb_remove_event_hook(hook(on_newobj_walk));
+    rb_remove_event_hook(hook(on_freeobj));
+    return self;
+}
+
+static VALUE
+last_depth(VALUE self)
+{
+    (void)self;
+    return INT2FIX(n_frames);
+}
+
+void
+Init_memprofiler_floor(void)
+{
+    VALUE module = rb_define_module("MemprofilerFloor");
+    rb_define_module_function(module, "install", install, 1);
+    rb_define_module_function(module, "remove", take_out, 0);
+    rb_define_module_function(module, "last_depth", last_depth, 0);
+}

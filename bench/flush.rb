@@ -1,0 +1,53 @@
+# frozen_string_literal: true
+
+# What a flush costs a program with 100,000 live sampled objects: how long other threads stand still, how long it takes,
+# how much memory it needs on top.
+
+Bench.define("flush", "Flush of 100,000 live records") do |report|
+  require "ruby_memprofiler_pprof"
+  require_relative "support/stacks"
+  require_relative "support/ticker"
+
+  live = 100_000
+  flushes = 15
+  [200, 1_000].each do |stacks|
+    collector = MemprofilerPprof::Collector.new(sample_rate: 1.0, max_heap_samples: live * 2)
+    collector.start!
+    kept = Array.new(live)
+    n = 0
+    Bench::Stacks.each(stacks) do |_|
+      (live / stacks).times do
+        kept[n] = Object.new
+        n += 1
+      end
+    end
+    GC.start
+    name = "#{stacks} stacks"
+    idle = Bench::Ticker.longest_gap { sleep 0.05 }
+    gaps = []
+    times = Array.new(flushes) do
+      start = Bench.wall_clock
+      gaps << Bench::Ticker.longest_gap { collector.flush }
+      Bench.wall_clock - start
+    end
+    stats = collector.stats
+    report.add("#{name}: longest hold of the GVL, as the collector measures it, of #{flushes} flushes",
+               stats[:time][:longest_hold] * 1e3, unit: "ms", bar: 50)
+    report.add("#{name}: longest gap of a thread that ticks each millisecond", gaps.map { |gap| gap * 1e3 }, unit: "ms", bar: 50)
+    report.add("#{name}: that gap without a flush", idle * 1e3, unit: "ms")
+    report.add("#{name}: a flush from call to return", times.map { |time| time * 1e3 }, unit: "ms")
+    report.add("#{name}: scratch memory of the encoding", stats[:memory][:last_scratch] / 1024.0**2, unit: "MiB", bar: 4)
+    report.add("#{name}: the copy of the rows", stats[:memory][:last_snapshot] / 1024.0**2, unit: "MiB")
+    report.add("#{name}: live records at the end", stats[:live_samples], unit: "")
+
+    # Nothing is measured anew after stop, so what is left of a snapshot is the copy and the encoding.
+    collector.stop!
+    encodings = Array.new(flushes) do
+      start = Bench.wall_clock
+      collector.snapshot
+      Bench.wall_clock - start
+    end
+    report.add("#{name}: encoding alone (a snapshot after stop)", encodings.map { |time| time * 1e3 }, unit: "ms")
+    kept.clear
+  end
+end

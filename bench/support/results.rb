@@ -1,0 +1,37 @@
+# frozen_string_literal: true
+
+require "time"
+
+module Bench
+  # RESULTS.md: a section for each Ruby, of which a run replaces its own.
+  module Results
+    FILE = File.expand_path("../RESULTS.md", __dir__)
+    INTRODUCTION = <<~TEXT
+      # Speed and memory, measured
+
+      Written by `bench/run.rb --write`. Ratios are taken in one process, between parts that take turns in short rounds, so
+      they hold where the figures in nanoseconds do not. A bar is the most that is allowed; where there is none, the figure is
+      for information.
+
+    TEXT
+    HEADING = /^(?=## Ruby )/.freeze
+
+    module_function
+
+    def write(reports, machine)
+      sections = File.exist?(FILE) ? File.read(FILE).split(HEADING).drop(1) : []
+      own = "## Ruby #{RUBY_VERSION}\n"
+      sections.reject! { |section| section.start_with?(own) }
+      sections << "#{own}\n#{section(reports, machine)}\n"
+      File.write(FILE, INTRODUCTION + sections.sort.map(&:rstrip).join("\n\n") + "\n")
+    end
+
+    def section(reports, machine)
+      protobuf = Gem::Specification.select { |gem| gem.name == "google-protobuf" }.map(&:version).max
+      lines = ["#{Time.now.utc.strftime("%Y-%m-%d")}, #{machine}; ruby_memprofiler_pprof #{MemprofilerPprof::VERSION}, " \
+               "upb of google-protobuf #{protobuf}, #{RUBY_PLATFORM}.", ""]
+      reports.each { |definition, report| lines.concat(Printer.markdown(definition, report)) }
+      lines.join("\n")
+    end
+  end
+end

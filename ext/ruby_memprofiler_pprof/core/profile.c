@@ -1,0 +1,609 @@
+/*
+ * A sample goes hook → pending → row + live record; each step may fail for want of memory or room, and then the sample
+ * ends in the row `(dropped)`, which exists from the start: counted + dropped + waiting is what was fed in, always.
+ * Rows are sums since the start. A live record belongs to one row, whose live sums are exactly the sum of its records':
+ * whatever enters, doubles, is measured again or leaves goes through the three small functions on live sums below.
+ */
+
+#include "profile_private.h"
+
+/* A record stands for at most 2^32 times its weight, so that sums stay far from 2^128. */
+#define MAX_DOUBLINGS 32
+
+/* No table of contents can hold more elements than this in its share of the budget, nor more than the cap. */
+#define BYTES_PER_ELEMENT 32
+#define MIN_ELEMENTS 1024u
+#define MAX_ELEMENTS (1u << 26)
+
+const char *
+mpp_drop_name(mpp_drop_t drop)
+{
+    static const char *const names[] = {
+#define DROP_NAME(code, name) name,
+        MPP_DROP_LIST(DROP_NAME)
+#undef DROP_NAME
+    };
+    return names[drop];
+}
+
+/* -- life -- */
+
+static mpp_profile_config_t
+within_bounds(mpp_profile_config_t config)
+{
+    if (config.max_rows > MAX_ELEMENTS) config.max_rows = MAX_ELEMENTS;
+    if (config.max_live > MAX_ELEMENTS) config.max_live = MAX_ELEMENTS;
+    if (config.max_live == 0) config.tracks_live = false;
+    return config;
+}
+
+static uint32_t
+most_elements(size_t limit_bytes)
+{
+    size_t n = limit_bytes / BYTES_PER_ELEMENT;
+    if (n < MIN_ELEMENTS) return MIN_ELEMENTS;
+    return n < MAX_ELEMENTS ? (uint32_t)n : MAX_ELEMENTS;
+}
+
+/* A row whose stack is one frame of that name; the row holds all that it is made of. */
+static mpp_status_t
+make_pseudo_row(mpp_profile_t *profile, mpp_view_t name, mpp_id_t *row)
+{
+    mpp_id_t function, stack;
+    mpp_status_t status = mpp_frames_function(&profile->frames, name, MPP_VIEW(""), 0, &function);
+    if (status != MPP_OK) return status;
+    status = mpp_frames_push(&profile->frames, 0, function, 0, &stack);
+    mpp_frames_release_function(&profile->frames, function);
+    if (status != MPP_OK) return status;
+    status = mpp_rows_obtain(&profile->rows, stack, 0, 0, row);
+    mpp_frames_release_stack(&profile->frames, stack);
+    return status;
+}
+
+static mpp_status_t
+make_tables(mpp_profile_t *profile)
+{
+    const mpp_profile_config_t *config = &profile->config;
+    mpp_allocator_t *allocator = &profile->budget.allocator;
+    uint32_t n = most_elements(config->memory_limit_bytes);
+    uint32_t max_live = config->tracks_live ? config->max_live : 1;
+    mpp_status_t status;
+
+    mpp_keymap_init(&profile->classes, allocator);
+    mpp_pending_init(&profile->pending, allocator, config->max_pending);
+    if ((status = mpp_strtab_init(&profile->strings, allocator, n)) != MPP_OK) return status;
+    if ((status = mpp_frames_init(&profile->frames, allocator, &profile->strings, n)) != MPP_OK) return status;
+    status = mpp_resolver_init(&profile->resolver, allocator, &profile->frames, config->max_depth);
+    if (status != MPP_OK) return status;
+    status = mpp_rows_init(&profile->rows, allocator, &profile->frames, &profile->strings, config->max_rows + 2);
+    if (status != MPP_OK) return status;
+    if ((status = mpp_live_init(&profile->live, allocator, max_live)) != MPP_OK) return status;
+    status = make_pseudo_row(profile, MPP_VIEW("(dropped)"), &profile->dropped_row);
+    if (status != MPP_OK) return status;
+    return make_pseudo_row(profile, MPP_VIEW("(evicted)"), &profile->evicted_row);
+}
+
+static void
+destroy(mpp_profile_t *profile)
+{
+    mpp_live_cleanup(&profile->live);
+    mpp_rows_cleanup(&profile->rows);
+    mpp_pending_cleanup(&profile->pending);
+    mpp_keymap_cleanup(&profile->classes);
+    mpp_resolver_cleanup(&profile->resolver);
+    mpp_frames_cleanup(&profile->frames);
+    mpp_strtab_cleanup(&profile->strings);
+    mpp_budget_t budget = profile->budget; /* it outlives the block that it stands in */
+    mpp_release(&budget.allocator, profile, sizeof *profile);
+}
+
+mpp_status_t
+mpp_profile_new(const mpp_profile_config_t *config, mpp_profile_t **result)
+{
+    *result = NULL;
+    mpp_budget_t budget;
+    mpp_budget_init(&budget, config->memory_limit_bytes);
+    void *block = NULL;
+    mpp_status_t status = mpp_resize(&budget.allocator, &block, 0, sizeof(mpp_profile_t));
+    if (status != MPP_OK) return status;
+
+    mpp_profile_t *profile = block;
+    profile->references = 1;
+    profile->budget = budget;
+    profile->config = within_bounds(*config);
+    profile->naming_failure = MPP_MEMORY_LIMIT;
+    mpp_budget_init(&profile->snapshot_budget, SIZE_MAX);
+    mpp_random_init(&profile->random, config->seed);
+    if ((status = make_tables(profile)) != MPP_OK) {
+        destroy(profile);
+        return status;
+    }
+    *result = profile;
+    return MPP_OK;
+}
+
+void
+mpp_profile_retain(mpp_profile_t *profile)
+{
+    profile->references++;
+}
+
+void
+mpp_profile_release(mpp_profile_t *profile)
+{
+    if (profile && --profile->references == 0) destroy(profile);
+}
+
+/* -- drops and pressure -- */
+
+static mpp_drop_t
+drop_reason(mpp_status_t status, mpp_drop_t when_full)
+{
+    if (status == MPP_FULL) return when_full;
+    return status == MPP_NO_MEMORY ? MPP_DROP_NO_MEMORY : MPP_DROP_MEMORY_LIMIT;
+}
+
+void
+mpp_profile_drop(mpp_profile_t *profile, mpp_drop_t reason, mpp_weight_t weight, uint64_t bytes)
+{
+    profile->n_dropped[reason]++;
+    mpp_rows_count(&profile->rows, profile->dropped_row, weight, bytes);
+    if (reason == MPP_DROP_MEMORY_LIMIT || reason == MPP_DROP_NO_MEMORY) profile->pressure = true;
+}
+
+static void
+trim_tables(mpp_profile_t *profile)
+{
+    mpp_pending_trim(&profile->pending);
+    mpp_rows_trim(&profile->rows);
+    mpp_live_trim(&profile->live);
+    mpp_frames_trim(&profile->frames);
+    mpp_strtab_trim(&profile->strings);
+}
+
+/*
+ * Folds an eighth of the rows and trims. Looking for cold rows costs a walk over all of them: after one that found too
+ * few, the next waits for as many samples as were missing, so that the cost for each sample stays constant.
+ */
+static bool
+relieve(mpp_profile_t *profile)
+{
+    if (profile->rows.clock < profile->next_relief) return false;
+    uint32_t wanted = mpp_rows_count_used(&profile->rows) / 8;
+    if (wanted == 0) wanted = 1;
+    uint32_t folded = mpp_rows_evict(&profile->rows, wanted, profile->evicted_row, profile->dropped_row);
+    profile->next_relief = profile->rows.clock + (wanted - folded);
+    profile->pressure = false;
+    trim_tables(profile);
+    return true;
+}
+
+void
+mpp_profile_trim(mpp_profile_t *profile)
+{
+    if (!profile->pressure || !relieve(profile)) trim_tables(profile);
+}
+
+/* -- hook -- */
+
+void
+mpp_profile_sample(mpp_profile_t *profile, uintptr_t object, mpp_weight_t weight, const mpp_backtrace_t *backtrace)
+{
+    mpp_id_t stack = 0;
+    mpp_drop_t when_full = MPP_DROP_MEMORY_LIMIT;
+    mpp_status_t status = mpp_resolver_resolve(&profile->resolver, backtrace, &stack);
+    if (status == MPP_OK) {
+        when_full = MPP_DROP_PENDING_FULL;
+        status = stack ? mpp_pending_push(&profile->pending, object, weight, stack)
+                       : mpp_pending_push_raw(&profile->pending, object, weight, backtrace);
+        if (status == MPP_OK) return;
+        mpp_frames_release_stack(&profile->frames, stack);
+    }
+    mpp_profile_drop(profile, drop_reason(status, when_full), weight, 0);
+}
+
+/* -- live sums -- */
+
+static void
+add_to_row(mpp_row_t *row, const mpp_live_record_t *record)
+{
+    mpp_sum_t weight = mpp_live_weight(record);
+    row->live_count += weight;
+    row->live_bytes += weight * record->bytes;
+}
+
+static void
+remove_record(mpp_profile_t *profile, mpp_id_t id)
+{
+    const mpp_live_record_t *record = mpp_live_at(&profile->live, id);
+    mpp_row_t *row = mpp_rows_at(&profile->rows, record->row);
+    mpp_sum_t weight = mpp_live_weight(record);
+    row->live_count -= weight;
+    row->live_bytes -= weight * record->bytes;
+    row->n_live--;
+    mpp_live_remove(&profile->live, id);
+}
+
+static void
+resize_record(mpp_profile_t *profile, mpp_id_t id, uint64_t bytes)
+{
+    mpp_live_record_t *record = mpp_live_at(&profile->live, id);
+    mpp_row_t *row = mpp_rows_at(&profile->rows, record->row);
+    mpp_sum_t weight = mpp_live_weight(record);
+    row->live_bytes -= weight * record->bytes;
+    row->live_bytes += weight * bytes;
+    record->bytes = bytes;
+}
+
+static void
+lose_record(mpp_profile_t *profile, mpp_id_t id)
+{
+    profile->n_dropped[MPP_DROP_UNTRACKED]++;
+    remove_record(profile, id);
+}
+
+/*
+ * Keeps each record with probability 1/2 at double weight: no sum changes in expectation. Nor does one that may not
+ * double any more and simply stays.
+ */
+static void
+thin(mpp_profile_t *profile)
+{
+    uint64_t coins = 0;
+    int n_coins = 0;
+    for (mpp_id_t id = 0; (id = mpp_live_next(&profile->live, id)) != 0;) {
+        mpp_live_record_t *record = mpp_live_at(&profile->live, id);
+        if (record->doublings == MAX_DOUBLINGS) continue;
+        if (n_coins == 0) {
+            coins = mpp_random_next(&profile->random);
+            n_coins = 64;
+        }
+        if (coins & 1) {
+            add_to_row(mpp_rows_at(&profile->rows, record->row), record);
+            record->doublings++;
+        } else {
+            remove_record(profile, id);
+        }
+        coins >>= 1;
+        n_coins--;
+    }
+    profile->thinning++;
+}
+
+/* Whether a new record enters. Decided from what the past holds and a fresh draw alone, so estimates stay unbiased. */
+static bool
+admit(mpp_profile_t *profile)
+{
+    uint64_t n = mpp_live_count(&profile->live);
+    if (profile->thinning > 0 && n * 4 < profile->config.max_live) profile->thinning--;
+    while (mpp_live_count(&profile->live) >= profile->config.max_live && profile->thinning < MAX_DOUBLINGS) {
+        thin(profile);
+    }
+    if (profile->thinning == 0) return true;
+    return (mpp_random_next(&profile->random) & ((UINT64_C(1) << profile->thinning) - 1)) == 0;
+}
+
+static void
+track(mpp_profile_t *profile, mpp_id_t row, const mpp_pending_entry_t *entry, const mpp_birth_t *birth)
+{
+    mpp_id_t id;
+    if (!admit(profile)) return;
+
+    mpp_live_record_t record = {
+        .key = entry->object,
+        .bytes = birth->bytes,
+        .weight = entry->weight,
+        .row = row,
+        .birth = birth->gc_count,
+        .doublings = (uint8_t)profile->thinning,
+        .born_sweeping = birth->sweeping,
+    };
+    mpp_status_t status = mpp_live_add(&profile->live, &record, &id);
+    if (status != MPP_OK) {
+        profile->n_dropped[MPP_DROP_LIVE_LIMIT]++;
+        if (status != MPP_FULL) profile->pressure = true;
+        return;
+    }
+    mpp_row_t *of_record = mpp_rows_at(&profile->rows, row);
+    of_record->n_live++;
+    add_to_row(of_record, &record);
+}
+
+/* -- safe point -- */
+
+bool
+mpp_profile_take(mpp_profile_t *profile, mpp_sample_t *sample)
+{
+    sample->next_frame = 0;
+    return mpp_pending_take(&profile->pending, &sample->entry);
+}
+
+uintptr_t
+mpp_profile_unknown_frame(mpp_profile_t *profile, mpp_sample_t *sample)
+{
+    if (!sample->entry.raw) return 0;
+    const mpp_backtrace_t *backtrace = &sample->entry.raw->backtrace;
+    while (sample->next_frame < backtrace->n) {
+        uintptr_t frame = backtrace->frames[sample->next_frame++];
+        if (!mpp_resolver_knows(&profile->resolver, frame)) return frame;
+    }
+    return 0;
+}
+
+mpp_status_t
+mpp_profile_define_frame(mpp_profile_t *profile, uintptr_t frame, mpp_view_t name, mpp_view_t filename,
+                         int32_t start_line)
+{
+    mpp_status_t status = mpp_resolver_define(&profile->resolver, frame, name, filename, start_line);
+    if (status != MPP_OK) profile->naming_failure = status;
+    return status;
+}
+
+mpp_id_t
+mpp_profile_find_class(mpp_profile_t *profile, uintptr_t class_key)
+{
+    mpp_id_t name = mpp_keymap_find(&profile->classes, class_key);
+    if (name) mpp_strtab_retain(&profile->strings, name);
+    return name;
+}
+
+mpp_id_t
+mpp_profile_define_class(mpp_profile_t *profile, uintptr_t class_key, mpp_view_t name)
+{
+    mpp_id_t id = 0;
+    if (mpp_strtab_intern(&profile->strings, name, &id) != MPP_OK) {
+        profile->pressure = true;
+        return 0;
+    }
+    /* Finding the name out may have called the host, and a nested drain may have come first. */
+    if (class_key == 0 || profile->detached || mpp_keymap_find(&profile->classes, class_key)) return id;
+    if (mpp_keymap_add(&profile->classes, class_key, id) == MPP_OK) {
+        mpp_strtab_retain(&profile->strings, id);
+    } else {
+        profile->pressure = true;
+    }
+    return id;
+}
+
+/* The row of a sample's stack and class, with room made for it once if there is none. */
+static mpp_status_t
+obtain_row(mpp_profile_t *profile, mpp_id_t stack, mpp_id_t class_name, mpp_id_t *row)
+{
+    mpp_status_t status = mpp_rows_obtain(&profile->rows, stack, class_name, 0, row);
+    if (status == MPP_OK || !relieve(profile)) return status;
+    return mpp_rows_obtain(&profile->rows, stack, class_name, 0, row);
+}
+
+static void
+count(mpp_profile_t *profile, mpp_pending_entry_t *entry, const mpp_birth_t *birth)
+{
+    mpp_status_t status = MPP_OK;
+    mpp_drop_t when_full = MPP_DROP_MEMORY_LIMIT;
+    if (entry->raw) {
+        status = mpp_resolver_resolve(&profile->resolver, &entry->raw->backtrace, &entry->stack);
+        /* A frame is still unknown only if it could not be named. */
+        if (status == MPP_OK && entry->stack == 0) status = profile->naming_failure;
+    }
+    mpp_id_t row;
+    if (status == MPP_OK) {
+        when_full = MPP_DROP_ROW_LIMIT;
+        status = obtain_row(profile, entry->stack, birth->class_name, &row);
+    }
+    if (status != MPP_OK) {
+        mpp_profile_drop(profile, drop_reason(status, when_full), entry->weight, birth->bytes);
+        return;
+    }
+    mpp_rows_count(&profile->rows, row, entry->weight, birth->bytes);
+    if (birth->live && profile->config.tracks_live && !profile->detached) track(profile, row, entry, birth);
+}
+
+void
+mpp_profile_commit(mpp_profile_t *profile, mpp_sample_t *sample, const mpp_birth_t *birth)
+{
+    mpp_pending_entry_t *entry = &sample->entry;
+    if (MPP_UNLIKELY(profile->pressure)) (void)relieve(profile);
+    /* The address is used again: if it has a record, that object died unseen. */
+    mpp_id_t predecessor = mpp_live_find(&profile->live, entry->object);
+    if (MPP_UNLIKELY(predecessor)) lose_record(profile, predecessor);
+    count(profile, entry, birth);
+    mpp_pending_release_raw(&profile->pending, entry->raw);
+    mpp_frames_release_stack(&profile->frames, entry->stack);
+    if (birth->class_name) mpp_strtab_release(&profile->strings, birth->class_name);
+    *entry = (mpp_pending_entry_t){0};
+}
+
+uint32_t
+mpp_profile_pending_count(const mpp_profile_t *profile)
+{
+    return profile->pending.n_used;
+}
+
+/* -- garbage collection -- */
+
+void
+mpp_profile_each_pending(const mpp_profile_t *profile, mpp_visit_t visit, void *context)
+{
+    mpp_pending_each(&profile->pending, visit, context);
+}
+
+void
+mpp_profile_forget_object(mpp_profile_t *profile, uintptr_t object)
+{
+    mpp_id_t id = mpp_live_find(&profile->live, object);
+    if (MPP_UNLIKELY(id)) remove_record(profile, id);
+}
+
+void
+mpp_profile_forget_frame(mpp_profile_t *profile, uintptr_t frame)
+{
+    mpp_resolver_forget(&profile->resolver, frame);
+}
+
+static void
+drop_class(void *context, mpp_id_t name)
+{
+    mpp_profile_t *profile = context;
+    mpp_strtab_release(&profile->strings, name);
+}
+
+void
+mpp_profile_forget_class(mpp_profile_t *profile, uintptr_t class_key)
+{
+    mpp_id_t name = mpp_keymap_remove(&profile->classes, class_key);
+    if (name) drop_class(profile, name);
+}
+
+static void
+forget_host_keys(mpp_profile_t *profile)
+{
+    mpp_resolver_forget_all(&profile->resolver);
+    mpp_keymap_clear(&profile->classes, drop_class, profile);
+}
+
+void
+mpp_profile_lose_track(mpp_profile_t *profile)
+{
+    if (profile->detached) return; /* nothing is tracked: the records are what was alive at the end */
+    for (mpp_id_t id = 0; (id = mpp_live_next(&profile->live, id)) != 0;) lose_record(profile, id);
+    forget_host_keys(profile);
+}
+
+typedef struct {
+    mpp_profile_t *profile;
+    mpp_visit_t visit;
+    void *context;
+} class_sweep_t;
+
+static void
+visit_class(void *context, uintptr_t class_key)
+{
+    class_sweep_t *sweep = context;
+    sweep->visit(sweep->context, class_key);
+}
+
+static void
+drop_swept_class(void *context, mpp_id_t name)
+{
+    class_sweep_t *sweep = context;
+    mpp_strtab_release(&sweep->profile->strings, name);
+}
+
+static void
+touch_frame(void *context, uintptr_t key)
+{
+    (void)mpp_resolver_knows(context, key);
+}
+
+void
+mpp_profile_sweep_keys(mpp_profile_t *profile, mpp_visit_t visit, void *context)
+{
+    /* A frame of a waiting sample may have been named and not looked up since: its name is needed at the commit. */
+    mpp_pending_each(&profile->pending, touch_frame, &profile->resolver);
+    mpp_resolver_sweep(&profile->resolver, visit, context);
+    class_sweep_t sweep = {profile, visit, context};
+    mpp_keymap_sweep(&profile->classes, visit_class, drop_swept_class, &sweep);
+}
+
+void
+mpp_profile_rekey(mpp_profile_t *profile, mpp_relocate_t relocate, void *context)
+{
+    if (profile->detached) return;
+    mpp_live_rekey(&profile->live, relocate, context);
+    mpp_resolver_rekey(&profile->resolver, relocate, context);
+    mpp_keymap_rekey(&profile->classes, relocate, context);
+}
+
+/* -- flush -- */
+
+/* `measure` may call the host, and anything may have happened since: only a record that is still the same is resized. */
+static void
+measure_record(mpp_profile_t *profile, mpp_id_t id, mpp_measure_t measure, void *context, uint64_t *n_stale)
+{
+    mpp_live_record_t before = *mpp_live_at(&profile->live, id);
+    uint64_t bytes = before.bytes;
+    bool measured = measure(context, &before, &bytes);
+    if (mpp_live_find(&profile->live, before.key) != id) return;
+    const mpp_live_record_t *now = mpp_live_at(&profile->live, id);
+    if (now->row != before.row || now->birth != before.birth) return;
+    if (measured) {
+        resize_record(profile, id, bytes);
+    } else {
+        ++*n_stale;
+    }
+}
+
+bool
+mpp_profile_measure(mpp_profile_t *profile, mpp_id_t *cursor, uint32_t n, mpp_measure_t measure, void *context,
+                    uint64_t *n_stale)
+{
+    for (; n > 0; n--) {
+        if (profile->detached) return false;
+        mpp_id_t id = mpp_live_next(&profile->live, *cursor);
+        if (id == 0) return false;
+        *cursor = id;
+        measure_record(profile, id, measure, context, n_stale);
+    }
+    return true;
+}
+
+void
+mpp_profile_detach(mpp_profile_t *profile)
+{
+    profile->detached = true;
+    mpp_live_forget_keys(&profile->live);
+    forget_host_keys(profile);
+}
+
+/* -- numbers -- */
+
+static void
+fill_table_sizes(const mpp_profile_t *profile, mpp_profile_stats_t *stats)
+{
+    const mpp_frames_t *frames = &profile->frames;
+    stats->memory_used = profile->budget.used_bytes;
+    stats->memory_peak = profile->budget.peak_bytes;
+    stats->memory_limit = profile->budget.limit_bytes;
+    stats->strings_bytes = mpp_strtab_bytes(&profile->strings);
+    stats->functions_bytes = mpp_slab_bytes(&frames->functions) + mpp_index_bytes(&frames->function_index);
+    stats->locations_bytes = mpp_slab_bytes(&frames->locations) + mpp_index_bytes(&frames->location_index);
+    stats->stacks_bytes = mpp_slab_bytes(&frames->stacks) + mpp_index_bytes(&frames->stack_index);
+    stats->rows_bytes = mpp_rows_bytes(&profile->rows);
+    stats->live_bytes = mpp_live_bytes(&profile->live);
+    stats->pending_bytes = mpp_pending_bytes(&profile->pending);
+    stats->caches_bytes = mpp_resolver_bytes(&profile->resolver) + mpp_keymap_bytes(&profile->classes);
+}
+
+void
+mpp_profile_stats(const mpp_profile_t *profile, mpp_profile_stats_t *stats)
+{
+    *stats = (mpp_profile_stats_t){
+        .n_evicted = profile->rows.n_evicted,
+        .n_live = mpp_live_count(&profile->live),
+        .n_pending = profile->pending.n_used,
+        .n_rows = mpp_rows_count_used(&profile->rows) - 2,
+        .n_strings = mpp_strtab_count(&profile->strings),
+        .n_functions = profile->frames.functions.n_used,
+        .n_locations = profile->frames.locations.n_used,
+        .n_stacks = profile->frames.stacks.n_used,
+        .thinning = profile->thinning,
+        .dropped = mpp_rows_at(&profile->rows, profile->dropped_row)->allocated,
+    };
+    for (int i = 0; i < MPP_N_DROPS; i++) stats->n_dropped[i] = profile->n_dropped[i];
+    for (mpp_id_t id = 0; (id = mpp_rows_next(&profile->rows, id)) != 0;) {
+        if (id == profile->dropped_row) continue;
+        mpp_amount_add(&stats->counted, &mpp_rows_at(&profile->rows, id)->allocated);
+    }
+    fill_table_sizes(profile, stats);
+}
+
+uint32_t
+mpp_profile_live_count(const mpp_profile_t *profile)
+{
+    return mpp_live_count(&profile->live);
+}
+
+mpp_budget_t *
+mpp_profile_budget(mpp_profile_t *profile)
+{
+    return &profile->budget;
+}

@@ -1,0 +1,190 @@
+# frozen_string_literal: true
+
+require_relative "options"
+
+module MemprofilerPprof
+  # Samples the allocations of this process and follows the sampled objects until they die. Several may run at once,
+  # none sees another's own work. To be used from the main Ractor.
+  #
+  # A collector is new, then running, then stopped; each start begins a run with everything at zero. What a run has
+  # gathered stays readable after it.
+  #
+  # @example Over one piece of work
+  #   MemprofilerPprof::Collector.new(sample_rate: 1.0).profile { work }.write("work.pb.gz")
+  # @example Always on
+  #   collector = MemprofilerPprof::Collector.new(sample_rate: 0.01)
+  #   collector.start!
+  #   loop { sleep 60; collector.flush.write("heap-#{Time.now.to_i}.pb.gz") }
+  #
+  # @!method running?
+  #   @return [Boolean] whether it is between start and stop
+  # @!method live_heap_samples_count
+  #   @return [Integer] sampled objects that are not known to be dead
+  # @!method stats
+  #   The collector's numbers: samples, drops by reason, own memory in bytes by table, time spent in ns, back end.
+  #   @return [Hash{Symbol=>Object}]
+  class Collector
+    DEFAULT_SAMPLE_RATE = 0.01
+    private_constant :DEFAULT_SAMPLE_RATE
+
+    # @return [Float] probability with which an allocation is sampled
+    attr_reader :sample_rate
+
+    # @return [Integer] most sampled live objects followed at once
+    attr_reader :max_heap_samples
+
+    # @return [Integer] most distinct combinations of stack, class and labels kept
+    attr_reader :max_allocation_samples
+
+    # @return [Integer] bytes that the collector's tables may take
+    attr_reader :memory_limit
+
+    # @return [Integer] most frames kept of a stack
+    attr_reader :max_stack_depth
+
+    # @return [Symbol, nil] how profiles show classes, nil: as the sample types have it
+    attr_reader :class_names
+
+    # @return [Symbol] how profiles name their values
+    attr_reader :sample_types
+
+    # @return [Boolean] whether samples are counted as they are, not scaled up
+    attr_reader :raw_counts
+
+    # @return [Symbol] how the death of objects becomes known, as asked for; stats tells what is used
+    attr_reader :liveness
+
+    # @return [Symbol] whose allocations are sampled
+    attr_reader :threads
+
+    # @return [Integer, nil] what the random numbers start from
+    attr_reader :seed
+
+    # Nothing runs yet.
+    #
+    # @param sample_rate [Float, Integer, Rational, nil] probability with which an allocation is sampled, 1.0e-06 to 1;
+    #   nil: 0.01. What is sampled counts for 1 / sample_rate allocations
+    # @param max_heap_samples [Integer] most sampled live objects followed, 1 to 16,777,216. At the limit every second
+    #   one is let go and the others count double
+    # @param max_allocation_samples [Integer] most distinct combinations of stack, class and labels, 16 to 16,777,216.
+    #   At the limit the least used are folded into one, named +(evicted)+
+    # @param memory_limit [Integer] bytes for the tables, 1 MiB to 1 TiB. At the limit samples are dropped and counted.
+    #   A flush takes memory for its copy of the rows and up to 4 MiB more
+    # @param max_stack_depth [Integer] most frames of a stack, 1 to 10,000, the innermost are kept
+    # @param class_names [Symbol, nil] how a profile shows an object's class: +:label+ (a label named class), +:frame+
+    #   (an innermost frame) or +:off+; nil: +:off+ where the sample types are +:go+, else +:label+
+    # @param sample_types [Symbol] +:memprofiler+ (allocations, allocation_size, retained_objects, retained_size) or
+    #   +:go+ (alloc_objects, alloc_space, inuse_objects, inuse_space)
+    # @param raw_counts [Boolean] true: a sample counts 1, nothing is scaled up
+    # @param liveness [Symbol] how deaths become known: +:free_hook+, +:none+ (not at all: retained is zero) or +:auto+
+    # @param threads [Symbol] +:all+, or +:current+ for the thread that calls start
+    # @param seed [Integer, nil] makes the choice of samples repeatable, 0 to 2**64 - 1; nil: a random one
+    # @raise [ArgumentError] if a value is out of its range or an option unknown
+    # @raise [TypeError] if a value is of another type
+    def initialize(sample_rate: nil, max_heap_samples: 100_000, max_allocation_samples: 100_000,
+                   memory_limit: 64 * 1024 * 1024, max_stack_depth: 512, class_names: nil, sample_types: :memprofiler,
+                   raw_counts: false, liveness: :auto, threads: :all, seed: nil)
+      sample_rate = (Options.check(:sample_rate, sample_rate) || DEFAULT_SAMPLE_RATE).to_f
+      Options.check(:max_heap_samples, max_heap_samples)
+      Options.check(:max_allocation_samples, max_allocation_samples)
+      Options.check(:memory_limit, memory_limit)
+      Options.check(:max_stack_depth, max_stack_depth)
+      Options.check(:class_names, class_names)
+      Options.check(:sample_types, sample_types)
+      Options.check(:raw_counts, raw_counts)
+      Options.check(:liveness, liveness)
+      Options.check(:threads, threads)
+      Options.check(:seed, seed)
+      initialize_native(sample_rate, max_heap_samples, max_allocation_samples, memory_limit, max_stack_depth,
+                        raw_counts, liveness == :auto ? :free_hook : liveness, threads, seed)
+      @sample_rate = sample_rate
+      @max_heap_samples = max_heap_samples
+      @max_allocation_samples = max_allocation_samples
+      @memory_limit = memory_limit
+      @max_stack_depth = max_stack_depth
+      @class_names = class_names
+      @sample_types = sample_types
+      @raw_counts = raw_counts
+      @liveness = liveness
+      @threads = threads
+      @seed = seed
+    end
+
+    # Begins a run: what an earlier one has gathered is gone.
+    #
+    # @return [Boolean] false if it was running, and goes on so
+    def start!
+      start_native(@threads)
+    end
+    alias start start!
+
+    # Ends the run. Its numbers stay readable; of the objects, no address is kept.
+    #
+    # @param gc [Boolean] collect garbage first, so that what is retained is exact
+    # @return [Boolean] false if it was not running
+    # @raise [TypeError] if gc is neither true nor false
+    def stop!(gc: false)
+      stop_native(Options.check(:gc, gc))
+    end
+    alias stop stop!
+
+    # The allocations since the last flush (or the start), and what is retained of all since the start. Objects that are
+    # dead but not collected yet count as retained.
+    #
+    # @param gc [Boolean] collect garbage first, so that what is retained is exact. Without effect after stop
+    # @param min_gc_age [Integer] leave out of retained what has not survived so many collections, 0 to 2**31 - 1
+    # @param sample_types [Symbol, nil] how to name the values this time, see {#initialize}; nil: as the collector has it
+    # @param class_names [Symbol, nil] how to show classes this time, see {#initialize}; nil: as the collector has it
+    # @return [ProfileData] an empty profile before the first start
+    # @raise [ArgumentError] if a value is out of its range or an option unknown
+    # @raise [TypeError] if a value is of another type
+    # @raise [NoMemoryError] if there is no memory for the profile; the next flush has these allocations then
+    # @example What has been alive for three collections, by stack alone
+    #   collector.flush(min_gc_age: 3, class_names: :off).write("leak.pb.gz")
+    def flush(gc: false, min_gc_age: 0, sample_types: nil, class_names: nil)
+      encode(true, gc, min_gc_age, sample_types, class_names)
+    end
+
+    # As {#flush}, with all allocations since the start. It takes nothing from the next flush.
+    #
+    # @param (see #flush)
+    # @return (see #flush)
+    # @raise (see #flush)
+    def snapshot(gc: false, min_gc_age: 0, sample_types: nil, class_names: nil)
+      encode(false, gc, min_gc_age, sample_types, class_names)
+    end
+
+    # Starts, yields, flushes, stops. It stops also when the block raises or is left, and the exception goes on.
+    #
+    # @param threads [Symbol, nil] +:all+ or +:current+, for this run alone; nil: as the collector has it
+    # @return [ProfileData]
+    # @raise [StateError] if the collector is running: it goes on, the block is not called
+    # @raise [ArgumentError] without a block
+    # @raise [TypeError, ArgumentError] if threads is something else
+    # @example What one request allocates, in a server with many threads
+    #   collector.profile(threads: :current) { app.call(env) }
+    def profile(threads: nil)
+      raise ArgumentError, "profile needs a block" unless block_given?
+
+      threads = Options.override(:threads, threads, @threads)
+      raise StateError, "the collector is running: stop it before profile" unless start_native(threads)
+
+      begin
+        yield
+        flush
+      ensure
+        stop!
+      end
+    end
+
+    private
+
+    def encode(delta, gc, min_gc_age, sample_types, class_names)
+      Options.check(:gc, gc)
+      Options.check(:min_gc_age, min_gc_age)
+      sample_types = Options.override(:sample_types, sample_types, @sample_types)
+      class_names = Options.override(:class_names, class_names, @class_names) || (sample_types == :go ? :off : :label)
+      flush_native(delta, gc, min_gc_age, sample_types, class_names)
+    end
+  end
+end

@@ -1,0 +1,105 @@
+# frozen_string_literal: true
+
+module MemprofilerPprof
+  # A profile, encoded: what {Collector#flush}, {Collector#snapshot} and {Collector#profile} give. It is frozen, holds
+  # nothing of the collector and no native memory.
+  class ProfileData
+    # @return [String] the profile: a gzip'd Profile message of pprof, binary, frozen
+    attr_reader :pprof_data
+
+    # @return [Integer] sampled allocations that the profile counts (samples, not scaled up)
+    attr_reader :allocation_samples_count
+
+    # @return [Integer] sampled objects that it counts as retained (samples, not scaled up)
+    attr_reader :heap_samples_count
+
+    # @return [Hash{Symbol=>Integer}] samples dropped in the interval, by reason; frozen, empty where none was
+    attr_reader :dropped_samples
+
+    # @return [Time] start of the interval that the profile covers
+    attr_reader :started_at
+
+    # @return [Float] length of that interval in seconds
+    attr_reader :duration
+
+    # @return [Float] probability with which an allocation was sampled
+    attr_reader :sample_rate
+
+    # @api private
+    def initialize(pprof_data:, allocation_samples_count:, heap_samples_count:, dropped_samples:, started_at:,
+                   duration:, sample_rate:)
+      @pprof_data = pprof_data.freeze
+      @allocation_samples_count = allocation_samples_count
+      @heap_samples_count = heap_samples_count
+      @dropped_samples = dropped_samples.freeze
+      @started_at = started_at.freeze
+      @duration = duration
+      @sample_rate = sample_rate
+      freeze
+    end
+
+    # Writes the profile to a file, whole or not at all: it goes to a new file in the same folder, which takes the name
+    # once it is on disk. A file that had the name keeps its permissions, and on any error stays as it was; of a symbolic
+    # link, the file that it names is replaced. A device or a pipe is written to as it is.
+    #
+    # @param path [String, #to_path] the file's name, by custom ending in +.pb.gz+
+    # @return [Integer] bytes written
+    # @raise [SystemCallError] as the system call that failed has it: Errno::ENOENT, Errno::EACCES, Errno::ENOSPC,
+    #   Errno::EISDIR …
+    # @raise [TypeError, ArgumentError] if path is not a path
+    # @example
+    #   collector.flush.write("heap.pb.gz")
+    def write(path)
+      path = File.path(path)
+      mode = nil
+      begin
+        File.open(path, File::WRONLY | File::BINARY) do |file|
+          return file.write(pprof_data).tap { file.flush } unless file.stat.file?
+
+          mode = file.stat.mode & 0o777
+        end
+      rescue Errno::ENOENT
+        nil # a new file
+      end
+      replace(File.symlink?(path) ? File.realdirpath(path) : path, mode)
+      pprof_data.bytesize
+    end
+
+    # @return [String] the counts, without the profile itself
+    def inspect
+      "#<#{self.class} #{allocation_samples_count} allocation samples, #{heap_samples_count} heap samples, " \
+        "#{pprof_data.bytesize} bytes, from #{started_at} for #{duration.round(3)} s>"
+    end
+
+    private
+
+    # A new file is created with the mode it will have, so it is never open to more readers than the one it replaces.
+    def replace(path, mode)
+      folder = File.dirname(path)
+      temporary = File.join(folder, ".ruby_memprofiler_pprof-#{Random.urandom(16).unpack1("H*")}.tmp")
+      File.open(temporary, File::WRONLY | File::CREAT | File::EXCL | File::BINARY, mode || 0o666) do |file|
+        file.chmod(mode) if mode
+        file.write(pprof_data)
+        file.fsync
+      end
+      File.rename(temporary, path)
+      temporary = nil
+      sync_folder(folder)
+    ensure
+      remove(temporary) if temporary
+    end
+
+    def remove(temporary)
+      File.unlink(temporary)
+    rescue Errno::ENOENT # it could not be created
+      nil
+    end
+
+    # The file is in place, so where a folder cannot be opened or synced that is no failure.
+    def sync_folder(folder)
+      File.open(folder, &:fsync)
+    rescue Errno::EACCES, Errno::EINVAL, Errno::EBADF
+      nil
+    end
+  end
+end
