@@ -15,7 +15,6 @@ RSpec.describe "conservation" do
     "eval, classes and methods" => -> { 200.times { |i| eval("Class.new(Array) { def m#{i} = [1, #{i}, 'x'] }.new.m#{i}") } }, # rubocop:disable Security/Eval
     "garbage collections" => -> { 20.times { Array.new(1_000) { "x" * 100 } && GC.start(full_mark: [true, false].sample) } },
     "finalizers" => -> { 500.times { ObjectSpace.define_finalizer(Object.new, proc { Array.new(3) { Object.new } }) } && GC.start },
-    "GC.stress" => -> { with_stress { 100.times { |i| [i.to_s, { i => "x" }] } } },
     "methods missing, procs and structs" => -> { 500.times { |i| Struct.new(:a, :b).new(i, proc { i }).b.call } },
     "strings, symbols, big numbers, ranges" => -> { 300.times { |i| "é#{i}".encode("UTF-16LE").to_sym && 7**(100 + i) && (1..i).to_a } },
     "trap handlers" => -> { with_trap { 50.times { Process.kill(:USR2, Process.pid) && Array.new(50) { Object.new } } } }
@@ -31,13 +30,6 @@ RSpec.describe "conservation" do
   end
 
   def deep(n, &block) = n.zero? ? block.call : deep(n - 1, &block)
-
-  def with_stress
-    GC.stress = true
-    yield
-  ensure
-    GC.stress = false
-  end
 
   def with_auto_compact
     was = GC.auto_compact
@@ -82,6 +74,26 @@ RSpec.describe "conservation" do
     end
   end
 
+  %i[free_hook none].each do |liveness|
+    it "holds with a collection at every allocation (liveness: #{liveness})" do
+      output = Child.run(<<~RUBY)
+        collector = exact(liveness: :#{liveness})
+        def small(i) = [i.to_s, { i => "x" }]
+        collector.start!
+        GC.stress = true
+        20.times { |i| small(i) }
+        data = collector.flush
+        GC.stress = false
+        collector.stop!
+        allocations = collector.stats[:allocations]
+        puts data.allocation_samples_count, allocations.except(:vm).values.sum - allocations[:vm], allocations[:unseen]
+      RUBY
+      samples, difference, unseen = output.split.map(&:to_i)
+      expect(samples).to be >= 60
+      expect([difference, unseen]).to eq [0, 0]
+    end
+  end
+
   it "holds with what the VM counts read by the program itself" do
     collector = exact
     stat = {}
@@ -96,7 +108,7 @@ RSpec.describe "conservation" do
     now = stat[:total_allocated_objects] - stat.fetch(:total_moved_objects, 0)
     stats = collector.stats[:allocations]
     collector.stop!
-    expect(now - base).to be_between(10_001, 10_020)
+    expect(now - base).to be_between(10_001, 10_200)
     expect(stats[:vm] - first).to be_between(now - base, now - base + 200)
     expect(before).to be < base
     expect(kept.size).to eq 10_000

@@ -31,7 +31,7 @@ end
 
 sanitizers = ENV["MPP_SANITIZE"].to_s
 sanitize = sanitizers.empty? ? "" : "-fsanitize=#{sanitizers} -fno-sanitize-recover=undefined"
-RbConfig::MAKEFILE_CONFIG["CC"] = CONFIG["CC"] = ENV["CC"] if ENV["CC"]
+[RbConfig::CONFIG, RbConfig::MAKEFILE_CONFIG].each { |config| config["CC"] = ENV["CC"] } if ENV["CC"] # probes, Makefile
 
 (have_header("zlib.h") && have_library("z", "deflateInit2_")) or
   abort "zlib's headers are missing: install zlib1g-dev (Debian), zlib-devel (Fedora) or zlib-dev (Alpine)"

@@ -63,8 +63,13 @@ static void
 test_one(void **state)
 {
     (void)state;
-    mpp_live_record_t record = {.key = 4096, .bytes = UINT64_C(1) << 40, .weight = 3, .row = 9, .birth = 5,
-                                .doublings = 2, .born_sweeping = true};
+    mpp_live_record_t record = {.key = 4096,
+                                .bytes = UINT64_C(1) << 40,
+                                .weight = 3,
+                                .row = 9,
+                                .birth = 5,
+                                .doublings = 2,
+                                .born_sweeping = true};
     mpp_id_t id;
     start(10);
     assert_int_equal(mpp_live_add(&live, &record, &id), MPP_OK);
@@ -188,8 +193,8 @@ test_addresses_do_not_pile_up(void **state)
     const struct {
         uintptr_t distance;
         uint32_t every;
-    } cases[] = {{8, 1},    {32, 1},    {40, 1}, {64, 1}, {80, 1},  {160, 1},  {320, 1}, {640, 1},
-                 {4096, 1}, {65536, 1}, {0, 1},  {0, 2},  {0, 101}, {0, 1000}};
+    } cases[] = {{8, 1},   {32, 1},   {40, 1},    {64, 1}, {80, 1}, {160, 1}, {320, 1},
+                 {640, 1}, {4096, 1}, {65536, 1}, {0, 1},  {0, 2},  {0, 101}, {0, 1000}};
     for (size_t i = 0; i < SUPPORT_LENGTH(cases); i++) {
         start(100000);
         for (uint32_t n = 0; n < 98304; n++) {

@@ -373,8 +373,8 @@ push_and_take_under_refusals(mpp_budget_t *budget)
         const mpp_raw_stack_t *newest = queue.raw_stacks;
         uint32_t references = newest ? newest->references : 0;
         mpp_backtrace_t backtrace = {frames, lines, i / 300 % 3, false};
-        mpp_status_t status = i % 3 ? mpp_pending_push(&queue, 8, 1, 1)
-                                    : mpp_pending_push_raw(&queue, 8, 1, &backtrace);
+        mpp_status_t status =
+            i % 3 ? mpp_pending_push(&queue, 8, 1, 1) : mpp_pending_push_raw(&queue, 8, 1, &backtrace);
         if (support_refused(status)) {
             assert_int_equal(mpp_pending_bytes(&queue), bytes);
             assert_ptr_equal(queue.raw_stacks, newest);

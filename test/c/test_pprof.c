@@ -163,6 +163,17 @@ assert_string(const support_pprof_t *profile, uint64_t index, mpp_view_t expecte
     if (expected.length) assert_memory_equal(profile->strings[index].bytes, expected.bytes, expected.length);
 }
 
+/* What is said twice, in the options or the tables, is written once. */
+static void
+assert_strings_unique(const support_pprof_t *profile)
+{
+    for (size_t i = 0; i < profile->n_strings; i++) {
+        for (size_t k = 0; k < i; k++) {
+            assert_string_not_equal(support_pprof_string(profile, i), support_pprof_string(profile, k));
+        }
+    }
+}
+
 /* A sample must be just what the row says, with the class as a label. */
 static void
 assert_labelled_sample(const world_t *world, const mpp_snapshot_row_t *row, const support_pprof_t *profile, size_t index)
@@ -259,12 +270,7 @@ test_head(void **state)
     assert_int_equal(profile.mappings[0].has_filenames, 1);
     assert_int_equal(profile.mappings[0].has_line_numbers, 1);
     assert_int_equal(profile.mappings[0].has_inline_frames, 0);
-
-    /* Strings that are said twice are written once. */
-    for (size_t i = 0; i < profile.n_strings; i++) {
-        for (size_t k = 0; k < i; k++) assert_string_not_equal(support_pprof_string(&profile, i),
-                                                               support_pprof_string(&profile, k));
-    }
+    assert_strings_unique(&profile);
     support_pprof_free(&profile);
     world_cleanup(&world);
 }
@@ -313,6 +319,7 @@ test_class_label(void **state)
     small_world(&world);
     encode_mode(&world, MPP_CLASS_LABEL, &profile);
     assert_labelled_samples(&world, &profile);
+    assert_strings_unique(&profile);
     assert_string_equal(support_pprof_sample_text(&profile, 0),
                         "Array#each < Foo::Bar#<=> < <main> [class=String]: 10 400 2 80");
     assert_string_equal(support_pprof_sample_text(&profile, 3), "<main>: 5 200 0 0");

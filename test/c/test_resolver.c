@@ -35,7 +35,9 @@ end(void)
     support_assert_no_leak(&budget);
 }
 
-/* Frame `n` of the host program, when its function has that name. */
+/* Frames 0 … 9 of the host program; those from FIRST_IN_C on have no file. */
+enum { N_FRAMES = 10, FIRST_IN_C = 8 };
+
 static uintptr_t
 key_of(uint32_t n)
 {
@@ -47,7 +49,8 @@ try_define(uint32_t n, uint32_t name)
 {
     char bytes[16];
     int length = snprintf(bytes, sizeof(bytes), "f%u", (unsigned)name);
-    return mpp_resolver_define(&resolver, key_of(n), (mpp_view_t){bytes, (size_t)length}, MPP_VIEW("a.rb"), 1);
+    mpp_view_t filename = n < FIRST_IN_C ? MPP_VIEW("a.rb") : MPP_VIEW("");
+    return mpp_resolver_define(&resolver, key_of(n), (mpp_view_t){bytes, (size_t)length}, filename, 1);
 }
 
 static void
@@ -90,25 +93,55 @@ release(mpp_id_t stack)
     mpp_frames_release_stack(&frames, stack);
 }
 
+static const mpp_location_t *
+location_of(mpp_id_t stack)
+{
+    return mpp_frames_get_location(&frames, mpp_frames_get_stack(&frames, stack)->location);
+}
+
+static bool
+is_string(mpp_id_t id, const char *expected)
+{
+    mpp_view_t view = mpp_strtab_view(&strings, id);
+    return view.length == strlen(expected) && memcmp(view.bytes, expected, view.length) == 0;
+}
+
 static bool
 has_name(mpp_id_t stack, const char *name)
 {
-    const mpp_location_t *location = mpp_frames_get_location(&frames, mpp_frames_get_stack(&frames, stack)->location);
-    mpp_view_t view = mpp_strtab_view(&strings, mpp_frames_get_function(&frames, location->function)->name);
-    return view.length == strlen(name) && memcmp(view.bytes, name, view.length) == 0;
+    return is_string(mpp_frames_get_function(&frames, location_of(stack)->function)->name, name);
+}
+
+/* Where each frame of a path must be shown: one in C where its caller is, if it has one. */
+static void
+place(const path_t *path, int *lines, bool *has_file)
+{
+    int line = 0;
+    bool file = false;
+    for (uint32_t depth = 0; depth < path->n; depth++) {
+        bool in_c = path->frames[depth] >= FIRST_IN_C, has_caller = depth > 0 || path->truncated;
+        if (!in_c || !has_caller) line = path->lines[depth];
+        if (!in_c) file = true;
+        lines[depth] = line;
+        has_file[depth] = file;
+    }
 }
 
 /* Reads the stack back. names[n] is the function that frame n stands for. */
 static void
 assert_is(mpp_id_t stack, const path_t *path, const uint32_t *names)
 {
+    int lines[MAX_DEPTH];
+    bool has_file[MAX_DEPTH];
+    place(path, lines, has_file);
     for (uint32_t depth = path->n; depth-- > 0;) {
         char name[16];
-        const mpp_stack_t *node = mpp_frames_get_stack(&frames, stack);
+        mpp_id_t function = location_of(stack)->function;
         snprintf(name, sizeof(name), "f%u", (unsigned)names[path->frames[depth]]);
         assert_true(has_name(stack, name));
-        assert_int_equal(mpp_frames_get_location(&frames, node->location)->line, path->lines[depth]);
-        stack = node->parent;
+        assert_true(is_string(mpp_frames_get_function(&frames, function)->filename, has_file[depth] ? "a.rb" : ""));
+        assert_int_equal(location_of(stack)->line, lines[depth]);
+        stack = mpp_frames_get_stack(&frames, stack)->parent;
     }
     if (path->truncated) {
         assert_true(has_name(stack, "(truncated)"));
@@ -129,7 +162,7 @@ static const path_t three = {.frames = {1, 2, 3}, .lines = {10, 20, 30}, .n = 3}
 static void
 define_ten(void)
 {
-    for (uint32_t n = 0; n < 10; n++) define(n, n);
+    for (uint32_t n = 0; n < N_FRAMES; n++) define(n, n);
 }
 
 static void
@@ -177,6 +210,26 @@ test_truncated_has_a_root_of_its_own(void **state)
     release(whole);
     release(truncated);
     release(again);
+    end();
+}
+
+static void
+test_a_frame_in_c_stands_where_its_caller_is(void **state)
+{
+    (void)state;
+    const path_t paths[] = {
+        {.frames = {1, 8}, .lines = {10, 99}, .n = 2},
+        {.frames = {1, 8, 9, 2, 9}, .lines = {10, 98, 99, 20, 97}, .n = 5},
+        {.frames = {8, 9, 1}, .lines = {7, 8, 10}, .n = 3},
+        {.frames = {8, 1}, .lines = {7, 10}, .n = 2, .truncated = true},
+    };
+    start();
+    define_ten();
+    for (size_t i = 0; i < SUPPORT_LENGTH(paths); i++) {
+        mpp_id_t stack = resolve(&paths[i]);
+        assert_is(stack, &paths[i], same_names);
+        release(stack);
+    }
     end();
 }
 
@@ -273,7 +326,7 @@ test_forget_all(void **state)
     define_ten();
     mpp_id_t stack = resolve(&three);
     mpp_resolver_forget_all(&resolver);
-    for (uint32_t n = 0; n < 10; n++) assert_false(mpp_resolver_knows(&resolver, key_of(n)));
+    for (uint32_t n = 0; n < N_FRAMES; n++) assert_false(mpp_resolver_knows(&resolver, key_of(n)));
     assert_int_equal(resolve(&three), 0);
     assert_int_equal(references(stack), 1);
     release(stack);
@@ -285,7 +338,7 @@ static void
 note_visit(void *context, uintptr_t key)
 {
     bool *visited = context;
-    for (uint32_t n = 0; n < 10; n++) visited[n] |= key == key_of(n);
+    for (uint32_t n = 0; n < N_FRAMES; n++) visited[n] |= key == key_of(n);
 }
 
 /* Frames 1, 2, 3 are matched in the memo all the time, 4 is not used. */
@@ -293,18 +346,18 @@ static void
 test_sweep_keeps_what_only_the_memo_saw(void **state)
 {
     (void)state;
-    const bool kept[10] = {false, true, true, true};
+    const bool kept[N_FRAMES] = {false, true, true, true};
     start();
     define_ten();
     for (int cycle = 0; cycle < 5; cycle++) {
-        bool visited[10] = {false};
+        bool visited[N_FRAMES] = {false};
         for (int i = 0; i < 10; i++) {
             mpp_id_t stack = resolve(&three);
             assert_is(stack, &three, same_names);
             release(stack);
         }
         mpp_resolver_sweep(&resolver, note_visit, visited);
-        for (uint32_t n = 0; n < 10; n++) assert_int_equal(visited[n], cycle == 0 || kept[n]);
+        for (uint32_t n = 0; n < N_FRAMES; n++) assert_int_equal(visited[n], cycle == 0 || kept[n]);
     }
     assert_int_equal(resolver.functions.n_used, 3);
     end();
@@ -348,7 +401,7 @@ test_depths(void **state)
     define_ten();
     for (size_t i = 0; i < SUPPORT_LENGTH(depths); i++) {
         path_t path = {.n = depths[i]};
-        for (uint32_t depth = 0; depth < path.n; depth++) path.frames[depth] = (depth + path.n) % 10;
+        for (uint32_t depth = 0; depth < path.n; depth++) path.frames[depth] = (depth + path.n) % N_FRAMES;
         stack = resolve(&path);
         assert_is(stack, &path, same_names);
         release(stack);
@@ -367,7 +420,7 @@ mutate(path_t *path, support_random_t *random)
     uint32_t n_added = support_chance(random, 1, 20) ? support_below(random, 50) : support_below(random, 5);
     path->n -= n_cut < path->n ? n_cut : path->n;
     for (; n_added && path->n < MAX_DEPTH; n_added--) {
-        path->frames[path->n] = support_below(random, 10);
+        path->frames[path->n] = support_below(random, N_FRAMES);
         path->lines[path->n++] = (int)support_below(random, 3) - 1;
     }
     if (path->n && support_chance(random, 1, 3)) path->lines[path->n - 1] = (int)support_below(random, 3);
@@ -380,26 +433,26 @@ mutate(path_t *path, support_random_t *random)
 static void
 disturb(uint32_t *names, uint32_t next_name, support_random_t *random)
 {
-    bool visited[10] = {false};
-    uint32_t n = support_below(random, 10), moved = names[2];
-    switch (support_below(random, 40)) {
+    bool visited[N_FRAMES] = {false};
+    uint32_t n = support_below(random, N_FRAMES), moved = names[2];
+    switch (support_below(random, 20)) {
     case 0: mpp_resolver_forget_all(&resolver); break;
     case 1:
         mpp_resolver_sweep(&resolver, note_visit, visited);
-        for (uint32_t i = 0; i < 10; i++) assert_true(visited[i] == mpp_resolver_knows(&resolver, key_of(i)));
+        for (uint32_t i = 0; i < N_FRAMES; i++) assert_true(visited[i] == mpp_resolver_knows(&resolver, key_of(i)));
         break;
     case 2:
         mpp_resolver_rekey(&resolver, move_frames, NULL);
         names[2] = names[7];
         names[7] = moved;
         break;
-    case 3: case 4: case 5: case 6: mpp_resolver_forget(&resolver, key_of(n)); break;
+    case 3: mpp_resolver_forget(&resolver, key_of(n)); break;
     default: break;
     }
-    for (uint32_t i = 0; i < 10; i++) {
+    for (uint32_t i = 0; i < N_FRAMES; i++) {
         if (!mpp_resolver_knows(&resolver, key_of(i))) names[i] = 0;
     }
-    for (uint32_t i = 0; i < 10; i++) {
+    for (uint32_t i = 0; i < N_FRAMES; i++) {
         if (!names[i] && support_chance(random, 1, 2)) define(i, names[i] = next_name + i);
     }
 }
@@ -410,7 +463,7 @@ test_any_order_of_backtraces_and_disturbances(void **state)
     (void)state;
     support_random_t random = {3};
     path_t path = {.n = 0};
-    uint32_t names[10] = {0}, n_resolved = 0;
+    uint32_t names[N_FRAMES] = {0}, n_resolved = 0;
     mpp_id_t kept[64] = {0};
     start();
     for (uint32_t step = 1; step < 40000; step++) {
@@ -444,14 +497,14 @@ resolve_under_refusals(mpp_budget_t *refusing)
                    support_refused(mpp_frames_init(&frames, &refusing->allocator, &strings, 3000)) ||
                    support_refused(mpp_resolver_init(&resolver, &refusing->allocator, &frames, MAX_DEPTH));
     if (refused) resolver = (mpp_resolver_t){0}; /* it owns nothing, so nothing may be missed below */
-    for (uint32_t n = 0; n < 10 && !refused; n++) {
+    for (uint32_t n = 0; n < N_FRAMES && !refused; n++) {
         bool undefined = support_refused(try_define(n, n)) && support_refused(try_define(n, n));
         assert_int_equal(mpp_resolver_knows(&resolver, key_of(n)), !undefined);
     }
     for (uint32_t i = 0; i < 12 && !refused; i++) {
         path_t path = {.n = 3 + i * 9};
         for (uint32_t depth = 0; depth < path.n; depth++) {
-            path.frames[depth] = depth % 10;
+            path.frames[depth] = depth % N_FRAMES;
             path.lines[depth] = (int)(depth > 3 * i ? i : 0);
         }
         if (support_refused(try_resolve(&path, &stack))) {
@@ -484,6 +537,7 @@ main(void)
         cmocka_unit_test(test_no_frames),
         cmocka_unit_test(test_leaf_is_the_deepest),
         cmocka_unit_test(test_truncated_has_a_root_of_its_own),
+        cmocka_unit_test(test_a_frame_in_c_stands_where_its_caller_is),
         cmocka_unit_test(test_one_reference_for_the_caller_and_one_for_the_memo),
         cmocka_unit_test(test_unknown_frame),
         cmocka_unit_test(test_a_defined_key_keeps_its_function),

@@ -75,13 +75,14 @@ static void
 test_weight_is_the_inverse_rate_to_nearest(void **state)
 {
     (void)state;
+    /* 2^32 / 0.7 = 6135667565.71, 2^32 / 0.3 = 14316557653.33 */
     const struct {
         double rate;
         mpp_weight_t weight;
     } cases[] = {
         {0.5, 2 * MPP_WEIGHT_ONE},
-        {0.7, UINT64_C(6135667566)},  /* 6135667565.71 */
-        {0.3, UINT64_C(14316557653)}, /* 14316557653.33 */
+        {0.7, UINT64_C(6135667566)},
+        {0.3, UINT64_C(14316557653)},
         {0.01, 100 * MPP_WEIGHT_ONE},
         {MPP_SAMPLER_MIN_RATE, 1000000 * MPP_WEIGHT_ONE},
     };

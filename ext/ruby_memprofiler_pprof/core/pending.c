@@ -53,8 +53,11 @@ free_raw(mpp_pending_t *pending, mpp_raw_stack_t *raw)
     size_t bytes = raw_stack_bytes(raw->backtrace.n);
 
     if (raw->next) raw->next->previous = raw->previous;
-    if (raw->previous) raw->previous->next = raw->next;
-    else pending->raw_stacks = raw->next;
+    if (raw->previous) {
+        raw->previous->next = raw->next;
+    } else {
+        pending->raw_stacks = raw->next;
+    }
     pending->raw_bytes -= bytes;
     mpp_release(pending->allocator, raw, bytes);
 }

@@ -185,8 +185,11 @@ mpp_resolver_resolve(mpp_resolver_t *resolver, const mpp_backtrace_t *backtrace,
     mpp_status_t status = MPP_OK;
 
     *stack = 0;
-    if (backtrace->n > 0) status = look_up(resolver, backtrace, stack);
-    else *stack = backtrace->truncated ? resolver->truncated : resolver->no_frames;
+    if (backtrace->n > 0) {
+        status = look_up(resolver, backtrace, stack);
+    } else {
+        *stack = backtrace->truncated ? resolver->truncated : resolver->no_frames;
+    }
     mpp_frames_retain_stack(resolver->frames, *stack);
     return status;
 }
@@ -198,8 +201,7 @@ mpp_resolver_knows(mpp_resolver_t *resolver, uintptr_t frame)
 }
 
 mpp_status_t
-mpp_resolver_define(mpp_resolver_t *resolver, uintptr_t frame, mpp_view_t name, mpp_view_t filename,
-                    int32_t start_line)
+mpp_resolver_define(mpp_resolver_t *resolver, uintptr_t frame, mpp_view_t name, mpp_view_t filename, int32_t start_line)
 {
     mpp_id_t function;
     if (mpp_resolver_knows(resolver, frame)) return MPP_OK;

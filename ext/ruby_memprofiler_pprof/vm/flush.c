@@ -279,6 +279,7 @@ take_snapshot(flush_t *flush)
     flush->options.period = (int64_t)(1.0 / collector->sample_rate + 0.5);
     write_comments(flush);
     name_mapping(flush);
+    mpp_profile_trim(collector->profile);
     collector->snapshot_bytes = flush->snapshot->budget.used_bytes;
     note_hold(collector, start);
 }

@@ -7,8 +7,12 @@
  */
 #include "vm.h"
 
+/* After so many samples at once the tables give back what only that burst needed. */
+#define BURST_SAMPLES 16384
+
 typedef struct {
     mpp_profile_t *profile;
+    uint32_t n_drained;
     mpp_sample_t sample;
     bool in_hand;
     mpp_birth_t stamp;
@@ -30,6 +34,7 @@ drain_all(VALUE argument)
     drain_t *drain = (drain_t *)argument;
     while (mpp_profile_take(drain->profile, &drain->sample)) {
         drain->in_hand = true;
+        drain->n_drained++;
         VALUE object = drain->sample.entry.object;
         mpp_birth_t birth = drain->stamp;
         bool ran_foreign_code;
@@ -63,6 +68,7 @@ drain_timed(mpp_collector_t *collector)
         if (drain.in_hand) mpp_profile_commit(drain.profile, &drain.sample, &nothing);
         drain.in_hand = false;
     }
+    if (drain.n_drained >= BURST_SAMPLES) mpp_profile_trim(drain.profile);
     mpp_profile_release(drain.profile);
     if (timed) collector->costs.jobs_ns += (mpp_clock_ns() - start) * MPP_TIMED_EVERY;
 }

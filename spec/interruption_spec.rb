@@ -1,0 +1,127 @@
+# frozen_string_literal: true
+
+require "timeout"
+
+# A flush that something interrupts loses nothing and leaves nothing half done.
+RSpec.describe "an interrupted flush" do
+  Interruption = Class.new(StandardError)
+
+  def make(n) = Array.new(n) { Object.new }
+
+  # Many rows, so that a flush takes a while.
+  def many_rows(collector, n)
+    source = (1..n).map { |i| "def self.row#{i} = Object.new\n" }.join
+    holder = Module.new { module_eval(source) }
+    (1..n).each { |i| holder.public_send("row#{i}") }
+    collector.stats[:rows]
+  end
+
+  it "gives its allocations to the next one, whenever an exception comes" do
+    collector = exact
+    collector.start!
+    many_rows(collector, 3_000)
+    flushed = []
+    interrupted = 0
+    40.times do |i|
+      make(50)
+      main = Thread.current
+      ready = Queue.new
+      thread = Thread.new do
+        ready.pop
+        sleep(i * 0.0001)
+        main.raise(Interruption)
+      end
+      begin
+        ready << true
+        flushed << collector.flush
+        thread.join
+      rescue Interruption
+        interrupted += 1
+      end
+      begin
+        thread.join
+      rescue Interruption
+        interrupted += 1
+      end
+    end
+    collector.stop!
+    flushed << collector.flush
+    totals = flushed.map { |data| read(data).total("allocations") }
+    expect(totals.sum).to eq read(collector.snapshot).total("allocations")
+    expect(flushed.sum(&:allocation_samples_count)).to eq collector.stats[:allocations][:counted]
+    expect(interrupted).to eq 40
+    expect(flushed.size).to be < 41
+    expect(balance(collector).reduce(:-)).to eq 0
+  end
+
+  it "gives its interval back too" do
+    collector = exact
+    collector.start!
+    many_rows(collector, 3_000)
+    started = collector.snapshot.started_at
+    begin
+      Timeout.timeout(0.0005, Interruption) { 1_000.times { collector.flush.then { |data| started = data.started_at + data.duration } } }
+    rescue Interruption
+      data = collector.flush
+      expect(data.started_at).to be_within(0.001).of(started)
+    ensure
+      collector.stop!
+    end
+  end
+
+  it "leaves no own work behind: what follows is sampled" do
+    collector = exact
+    collector.start!
+    20.times do |i|
+      Timeout.timeout(0.0002 * (i + 1), Interruption) { collector.flush(gc: true) while true } # rubocop:disable Style/WhileUntilModifier
+    rescue Interruption
+      before = collector.stats[:allocations]
+      make(100)
+      after = collector.stats[:allocations]
+      expect(after[:counted] - before[:counted]).to be >= 100
+      expect(after[:own] - before[:own]).to be < 200
+    end
+    collector.stop!
+  end
+
+  it "may run in a trap handler, a finalizer, another flush, at exit" do
+    output = Child.run(<<~'RUBY')
+      collector = exact
+      collector.start!
+      sizes = []
+      trap(:USR1) { sizes << collector.flush.allocation_samples_count }
+      objects = Array.new(200) { |i| Object.new.tap { |object| ObjectSpace.define_finalizer(object, proc { sizes << collector.flush.allocation_samples_count }) } }
+      100.times do
+        Process.kill(:USR1, Process.pid)
+        sizes << collector.flush.allocation_samples_count
+        Array.new(20) { Object.new }
+      end
+      objects = nil
+      GC.start
+      10.times { sizes << collector.flush(gc: true).allocation_samples_count }
+      threads = Array.new(4) { Thread.new { 20.times { sizes << collector.flush.allocation_samples_count; Array.new(50) { "x" } } } }
+      threads.each(&:join)
+      at_exit do
+        sizes << collector.flush.allocation_samples_count
+        collector.stop!
+        sizes << collector.flush.allocation_samples_count
+        $stdout.write [sizes.size >= 280, sizes.sum == collector.stats[:allocations][:counted]].inspect
+      end
+    RUBY
+    expect(output).to eq "[true, true]"
+  end
+
+  it "does not hold up the thread that is killed meanwhile" do
+    collector = exact
+    collector.start!
+    many_rows(collector, 2_000)
+    10.times do
+      thread = Thread.new { loop { collector.flush } }
+      sleep 0.005
+      thread.kill
+      expect(thread.join(10)).to be thread
+    end
+    collector.stop!
+    expect(balance(collector).reduce(:-)).to eq 0
+  end
+end

@@ -1,0 +1,174 @@
+# frozen_string_literal: true
+
+# What happens at each limit: numbers stay true, the program goes on, and what was dropped is told.
+RSpec.describe "limits" do
+  # Runs `block` below n distinct methods, one after the other: n distinct stacks.
+  def below(n, prefix: "site", &block)
+    source = (1..n).map { |i| "def self.#{prefix}#{i} = yield\n" }.join
+    holder = Module.new { module_eval(source) }
+    (1..n).each { |i| holder.public_send("#{prefix}#{i}", &block) }
+  end
+
+  def names(data) = read(data).samples.flat_map { |sample| sample.stack.map(&:name) }.uniq
+
+  describe "max_allocation_samples" do
+    it "folds the coldest stacks into (evicted), and totals stay" do
+      collector = exact(max_allocation_samples: 64)
+      collector.start!
+      made = 0
+      datas = Array.new(4) do |i|
+        # What is not known to be dead holds its row: collect before the rows run out.
+        below(250, prefix: "round#{i}_") { ((made += 1) % 16).zero? ? GC.start : Object.new }
+        collector.flush
+      end
+      collector.stop!
+      datas << collector.flush
+      stats = collector.stats
+      expect(stats[:rows]).to be <= 64
+      expect(stats[:evicted_rows]).to be > 700
+      expect(balance(collector).reduce(:-)).to eq 0
+      expect(stats[:allocations][:counted] + stats[:allocations][:dropped]).to eq(datas.sum { |data| read(data).total("allocations") })
+      evicted = read(collector.snapshot).samples.find { |sample| sample.stack.map(&:name) == ["(evicted)"] }
+      expect(evicted.values["allocations"]).to be > 700
+      expect(evicted.values["allocation_size"]).to be > 28_000
+      expect(evicted.values["retained_objects"]).to eq 0
+      expect(read(collector.snapshot).comments.join).to include("evicted rows: #{stats[:evicted_rows]}")
+    end
+
+    it "spares stacks with live objects, and drops what finds no place" do
+      collector = exact(max_allocation_samples: 32)
+      collector.start!
+      kept = []
+      below(200) { kept << Object.new }
+      data = collector.flush(gc: true)
+      collector.stop!
+      expect(read(data).total("retained_objects")).to be >= 25
+      expect(data.dropped_samples[:row_limit]).to be_positive
+      expect(names(data)).to include("(dropped)")
+      expect(balance(collector).reduce(:-)).to eq 0
+      expect(kept.size).to eq 200
+    end
+  end
+
+  describe "memory_limit" do
+    it "is kept under a burst of distinct stacks; drops are counted, and memory comes back" do
+      collector = exact(memory_limit: 1024 * 1024)
+      collector.start!
+      kept = []
+      below(6_000, prefix: "a_rather_long_name_so_that_strings_take_their_part_") { kept << Object.new }
+      data = collector.flush
+      stats = collector.stats
+      expect(stats[:memory][:total]).to be <= 1024 * 1024
+      expect(stats[:memory][:peak]).to be <= 1024 * 1024
+      expect(data.dropped_samples.fetch(:memory_limit, 0) + stats[:dropped_samples][:live_limit]).to be_positive
+      expect(read(data).comments.join).to match(/dropped samples: .*(memory_limit|live_limit)=\d+/)
+      expect(balance(collector).reduce(:-)).to eq 0
+      kept.clear
+      GC.start
+      below(50, prefix: "later") { Object.new }
+      later = collector.flush
+      collector.stop!
+      expect(names(later).grep(/later/)).not_to be_empty
+      expect(balance(collector).reduce(:-)).to eq 0
+    end
+
+    it "bounds what ObjectSpace.memsize_of tells of the collector" do
+      require "objspace"
+      collector = exact(memory_limit: 2 * 1024 * 1024)
+      collector.start!
+      kept = Array.new(30_000) { Object.new }
+      size = ObjectSpace.memsize_of(collector)
+      total = collector.stats[:memory][:total]
+      collector.stop!
+      expect(size).to be_between(total * 0.8, 2.2 * 1024 * 1024)
+      expect(kept.size).to eq 30_000
+    end
+
+    it "is split among the tables that stats shows" do
+      collector = exact
+      collector.start!
+      below(300) { Object.new }
+      memory = collector.stats[:memory]
+      collector.stop!
+      tables = memory.slice(:strings, :functions, :locations, :stacks, :rows, :live, :pending, :caches)
+      expect(tables.values).to all(be_positive)
+      expect(memory[:total]).to be_between(tables.values.sum, tables.values.sum * 1.05 + 4096)
+      expect(memory[:limit]).to eq 64 * 1024 * 1024
+    end
+  end
+
+  describe "max_stack_depth" do
+    def deep(n, &block) = n.zero? ? block.call : deep(n - 1, &block)
+
+    it "keeps the innermost frames, below (truncated)" do
+      collector = exact(max_stack_depth: 5)
+      data = collector.profile { deep(40) { Object.new } }
+      stack = samples_in(data, "(truncated)", "Object").first.stack
+      expect(stack.size).to eq 6
+      expect(stack.last.name).to eq "(truncated)"
+      expect(stack[0].name).to match(/new/)
+      expect(stack[3].name).to end_with("deep")
+    end
+
+    it "leaves a stack of just that depth whole" do
+      collector = exact(max_stack_depth: 10_000)
+      whole = samples_in(collector.profile { deep(40) { Object.new } }, "Class#new", "Object").first ||
+              collector.profile { deep(40) { Object.new } }.then { |data| read(data).samples.find { |sample| sample.labels["class"] == "Object" } }
+      expect(whole.stack.map(&:name)).not_to include("(truncated)")
+      depth = whole.stack.size
+      same = read(MemprofilerPprof::Collector.new(sample_rate: 1, max_stack_depth: depth).profile { deep(40) { Object.new } })
+      cut = read(MemprofilerPprof::Collector.new(sample_rate: 1, max_stack_depth: depth - 1).profile { deep(40) { Object.new } })
+      expect(same.samples.flat_map { |sample| sample.stack.map(&:name) }).not_to include("(truncated)")
+      expect(cut.samples.flat_map { |sample| sample.stack.map(&:name) }).to include("(truncated)")
+    end
+
+    it "takes stacks of thousands of frames" do
+      output = Child.run(<<~'RUBY')
+        collector = exact(max_stack_depth: 10_000)
+        def deep(n) = n.zero? ? Object.new : deep(n - 1)
+        data = collector.profile { deep(3_000) }
+        $stdout.write [data.dropped_samples, data.pprof_data.bytesize.positive?].inspect
+      RUBY
+      expect(output).to eq "[{}, true]"
+    end
+  end
+
+  describe "the pending buffer" do
+    it "holds one call that makes 200,000 objects" do
+      collector = exact
+      text = "a " * 200_000
+      data = collector.profile { text.split(" ") }
+      expect(data.dropped_samples).to eq({})
+      expect(sum_in(data, "String#split", "String")).to be >= 200_000
+    end
+
+    it "counts what is too much for it" do
+      collector = exact
+      text = "a " * 300_000
+      data = collector.profile { text.split(" ") }
+      expect(data.dropped_samples[:pending_full]).to be_between(37_000, 38_500)
+      expect(read(data).total("allocations")).to be >= 300_000
+      expect(balance(collector).reduce(:-)).to eq 0
+    end
+  end
+
+  describe "max_heap_samples" do
+    it "keeps retained right by letting every second sample go at double weight" do
+      estimates = (1..12).map do |seed|
+        collector = exact(max_heap_samples: 200, seed: seed)
+        collector.start!
+        kept = Array.new(3_000) { Object.new }
+        data = collector.flush(gc: true)
+        stats = collector.stats
+        collector.stop!
+        expect(stats[:live_samples]).to be <= 200
+        expect(stats[:live_thinning]).to be <= 1.0 / 16
+        expect(read(data).comments.join).to include("live thinning")
+        expect(kept.size).to eq 3_000
+        read(data).samples.select { |sample| sample.labels["class"] == "Object" }.sum { |sample| sample.values["retained_objects"] }
+      end
+      # One run has about 100 to 200 samples: a standard error of at most 10 %, the mean of 12 of 3 %.
+      expect(estimates.sum / 12.0).to be_within(0.12 * 3_000).of(3_000)
+    end
+  end
+end

@@ -1,0 +1,67 @@
+# frozen_string_literal: true
+
+# What the profiler itself allocates is counted as its own and is in nobody's profile.
+RSpec.describe "own work" do
+  def own(collector) = collector.stats[:allocations][:own]
+
+  def paths(data)
+    read(data).samples.flat_map { |sample| sample.stack.map(&:file) }.uniq
+  end
+
+  it "is not in its own profile" do
+    collector = exact
+    collector.start!
+    first = own(collector)
+    5.times { collector.flush }
+    5.times { collector.snapshot(gc: true) }
+    5.times { collector.stats }
+    data = collector.flush
+    collector.stop!
+    expect(own(collector)).to be > first + 50
+    inside = read(data).samples.select { |sample| sample.stack.first.file.include?("lib/ruby_memprofiler_pprof/profile_data") }
+    expect(inside).to eq []
+  end
+
+  it "is not in the profile of another collector either" do
+    one, other = exact, exact
+    one.start!
+    other.start!
+    before = one.stats[:allocations]
+    datas = Array.new(10) { other.flush(gc: true) }
+    10.times { other.stats }
+    after = one.stats[:allocations]
+    [one, other].each(&:stop!)
+    expect(datas.size).to eq 10
+    expect(after[:own] - before[:own]).to be > 100
+    expect(after[:counted] - before[:counted]).to be < 100 # what the example itself makes
+    profile = read(one.flush)
+    expect(profile.samples.map { |sample| sample.labels["class"] }).not_to include("MemprofilerPprof::ProfileData")
+  end
+
+  it "is that of one thread: another one's allocations meanwhile are sampled" do
+    collector = exact
+    collector.start!
+    done = false
+    made = 0
+    thread = Thread.new { made += Array.new(100) { Object.new }.size until done }
+    30.times { collector.flush(gc: true) }
+    done = true
+    thread.join
+    collector.stop!
+    counted = read(collector.snapshot).samples.select { |sample| sample.labels["class"] == "Object" }
+    expect(counted.sum { |sample| sample.values["allocations"] }).to be >= made
+    expect(balance(collector).reduce(:-)).to eq 0
+  end
+
+  it "ends: what is allocated after a call is the program's" do
+    collector = exact
+    collector.start!
+    collector.flush
+    collector.stats
+    before = own(collector)
+    Array.new(500) { Object.new }
+    during = own(collector) - before
+    collector.stop!
+    expect(during).to be < 150 # one reading of stats
+  end
+end
