@@ -118,4 +118,35 @@ RSpec.describe "caches" do
     collector.stop!
     expect(wrong).to eq 0
   end
+
+  %i[free_hook none].each do |liveness|
+    it "leave the process's memory flat over the flush cycles of a steady program (liveness: #{liveness})" do
+      sizes = Child.run(<<~RUBY).lines.map(&:to_i)
+        collector = exact(liveness: :#{liveness})
+        collector.start!
+        def rss = File.read("/proc/self/statm").split[1].to_i * 4
+        def work = Array.new(2_000) { |i| [i.to_s, { i => Object.new }] }
+        200.times do |i|
+          work
+          collector.flush
+          puts rss if i % 40 == 39
+        end
+      RUBY
+      expect(sizes.last).to be <= sizes[1] * 1.1 + 1_024
+    end
+
+    it "keep no thread, binding or exception (liveness: #{liveness})" do
+      left = Child.run(<<~RUBY).to_i
+        collector = exact(liveness: :#{liveness})
+        collector.start!
+        class Mine < StandardError; end
+        def work(n) = n.times { Thread.new { begin; raise Mine; rescue Mine => e; binding; e; end }.join }
+        work(200)
+        collector.flush
+        3.times { GC.start }
+        puts [Mine, Thread].sum { |klass| ObjectSpace.each_object(klass).count } - 1
+      RUBY
+      expect(left).to be <= 5
+    end
+  end
 end

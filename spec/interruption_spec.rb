@@ -124,4 +124,100 @@ RSpec.describe "an interrupted flush" do
     collector.stop!
     expect(balance(collector).reduce(:-)).to eq 0
   end
+
+  it "gives nothing back into another run" do
+    collector = exact
+    15.times do
+      collector.start!
+      many_rows(collector, 200)
+      thread = Thread.new do
+        Thread.current.report_on_exception = false
+        collector.flush
+      end
+      Thread.pass
+      collector.stop!
+      collector.start!
+      thread.raise(Interruption)
+      begin
+        thread.join
+      rescue Interruption
+        nil
+      end
+      expect(collector.stats[:allocations][:counted]).to be < 200
+      expect(read(collector.snapshot).total("allocations")).to be < 400
+      collector.stop!
+      expect(balance(collector).reduce(:-)).to eq 0
+    end
+  end
+
+  it "holds no lock: start, stop, stats and other flushes go on" do
+    collector = exact
+    collector.start!
+    many_rows(collector, 1_000)
+    busy = Array.new(3) { Thread.new { 10.times { collector.flush && collector.snapshot && collector.stats } } }
+    busy << Thread.new { 20.times { collector.stop! && collector.start! } }
+    Timeout.timeout(60) { busy.each(&:join) }
+    expect(collector.stop!).to be true
+    expect(balance(collector).reduce(:-)).to eq 0
+  end
+
+  it "may be one in a trap handler while samples are drained" do
+    Child.run(<<~'RUBY')
+      collector = exact
+      collector.start!
+      trap(:USR1) { collector.stats && collector.flush && collector.flush(gc: true) && exact.profile { Object.new } }
+      ticker = Thread.new { 150.times { Process.kill(:USR1, Process.pid) && sleep(0.0005) } }
+      Array.new(200) { |i| eval("[Object.new, 'x' * #{i}]", nil, "file #{i}") } while ticker.alive?
+      trap(:USR1, "IGNORE")
+      collector.stop!
+      allocations = collector.stats[:allocations]
+      abort "not balanced: #{allocations}" unless allocations.except(:vm).values.sum == allocations[:vm]
+    RUBY
+  end
+
+  it "may be one in a finalizer that stops and starts" do
+    Child.run(<<~'RUBY')
+      collector = exact
+      collector.start!
+      finalizer = proc { collector.stop! && collector.start! && collector.flush }
+      def make(finalizer) = 200.times { ObjectSpace.define_finalizer(Object.new, finalizer) }
+      20.times { make(finalizer) && collector.flush(gc: true) && collector.stop!(gc: true) && collector.start! }
+      collector.stop!
+    RUBY
+  end
+
+  it "may be one in a TracePoint" do
+    Child.run(<<~'RUBY')
+      collector = exact
+      collector.start!
+      inside = false
+      calls = 0
+      trace = TracePoint.new(:c_return, :return) do
+        next if inside || (calls += 1) % 97 != 0
+        inside = true
+        collector.flush
+        inside = false
+      end
+      trace.enable { 2_000.times { |i| [i.to_s, Object.new] } }
+      collector.stop!
+      allocations = collector.stats[:allocations]
+      abort "not balanced: #{allocations}" unless allocations.except(:vm).values.sum == allocations[:vm]
+    RUBY
+  end
+
+  it "may come while it measures objects of C extensions" do
+    Child.run(<<~'RUBY')
+      require "timeout"
+      collector = exact
+      collector.start!
+      kept = Array.new(3_000) { |i| i.even? ? Enumerator.new { } : Mutex.new }
+      50.times do
+        Timeout.timeout(0.001) { collector.flush }
+      rescue Timeout::Error
+        nil
+      end
+      abort "lost" if collector.flush.heap_samples_count < kept.size
+      collector.stop!
+    RUBY
+  end
 end

@@ -171,4 +171,31 @@ RSpec.describe "limits" do
       expect(estimates.sum / 12.0).to be_within(0.12 * 3_000).of(3_000)
     end
   end
+
+  describe "of one collector" do
+    it "is not another's: a burst that it drops from is whole elsewhere" do
+      small, large = exact(memory_limit: 1024 * 1024), exact
+      [small, large].each(&:start!)
+      kept = []
+      below(6_000) { kept << Object.new }
+      [small, large].each(&:stop!)
+      expect(small.stats[:dropped_samples].values.sum).to be_positive
+      expect(large.stats[:dropped_samples].values.sum).to eq 0
+      expect([small, large].map { |collector| balance(collector).reduce(:-) }).to eq [0, 0]
+      expect(kept.size).to eq 6_000
+    end
+
+    it "does not bound a flush, which tells what it took and takes at most 4 MiB of scratch" do
+      collector = exact
+      collector.start!
+      kept = []
+      below(10_000) { kept << Object.new }
+      collector.flush
+      memory = collector.stats[:memory]
+      collector.stop!
+      expect(memory[:last_scratch]).to be_between(1, 4 * 1024 * 1024)
+      expect(memory[:last_snapshot]).to be > 10_000 * 16
+      expect(kept.size).to eq 10_000
+    end
+  end
 end

@@ -64,4 +64,33 @@ RSpec.describe "own work" do
     collector.stop!
     expect(during).to be < 150 # one reading of stats
   end
+
+  it "is in no malloc accounting of the VM, and starts no collection" do
+    collector = exact
+    GC.start
+    GC.disable
+    collector.start!
+    kept = Array.new(50_000) { Object.new }
+    before = GC.stat(:malloc_increase_bytes)
+    collector.stats
+    expect(GC.stat(:malloc_increase_bytes) - before).to be < 100_000
+    collector.stop!
+    expect(kept.size).to eq 50_000
+  ensure
+    GC.enable
+  end
+
+  it "leaves $! as it is" do
+    collector = exact
+    collector.start!
+    begin
+      raise "mine"
+    rescue RuntimeError => e
+      Array.new(10) { Object.new }
+      collector.flush
+      expect($!).to equal(e) # rubocop:disable Style/SpecialGlobalVars
+    end
+    collector.stop!
+    expect($!).to be_nil # rubocop:disable Style/SpecialGlobalVars
+  end
 end

@@ -66,14 +66,14 @@ RSpec.describe MemprofilerPprof::ProfileData do
 
     it "replaces a file as a whole and keeps its mode" do
       File.write("a", "old " * 100)
-      File.chmod(0o604, "a")
+      File.chmod(0o646, "a")
       inode = File.stat("a").ino
       File.open("a") do |reader|
         data.write("a")
         expect(reader.read).to eq "old " * 100
       end
       expect(File.binread("a")).to eq data.pprof_data
-      expect(File.stat("a").mode & 0o777).to eq 0o604
+      expect(File.stat("a").mode & 0o777).to eq 0o646
       expect(File.stat("a").ino).not_to eq inode
     end
 

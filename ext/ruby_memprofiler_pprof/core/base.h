@@ -51,7 +51,8 @@ typedef struct {
     size_t length;
 } mpp_view_t;
 
-#define MPP_VIEW(literal) ((mpp_view_t){(literal), sizeof(literal) - 1})
+#define MPP_VIEW_INIT(literal) {(literal), sizeof(literal) - 1} /* for static tables */
+#define MPP_VIEW(literal) ((mpp_view_t)MPP_VIEW_INIT(literal))
 
 /*
  * The memory seam. All memory of the core comes through resize():

@@ -139,16 +139,16 @@ encode_without_gvl(void *argument)
 }
 
 static const mpp_value_type_t memprofiler_types[] = {
-    {MPP_VIEW("allocations"), MPP_VIEW("count"), MPP_ALLOCATED_COUNT},
-    {MPP_VIEW("allocation_size"), MPP_VIEW("bytes"), MPP_ALLOCATED_BYTES},
-    {MPP_VIEW("retained_objects"), MPP_VIEW("count"), MPP_RETAINED_COUNT},
-    {MPP_VIEW("retained_size"), MPP_VIEW("bytes"), MPP_RETAINED_BYTES},
+    {MPP_VIEW_INIT("allocations"), MPP_VIEW_INIT("count"), MPP_ALLOCATED_COUNT},
+    {MPP_VIEW_INIT("allocation_size"), MPP_VIEW_INIT("bytes"), MPP_ALLOCATED_BYTES},
+    {MPP_VIEW_INIT("retained_objects"), MPP_VIEW_INIT("count"), MPP_RETAINED_COUNT},
+    {MPP_VIEW_INIT("retained_size"), MPP_VIEW_INIT("bytes"), MPP_RETAINED_BYTES},
 };
 static const mpp_value_type_t go_types[] = {
-    {MPP_VIEW("alloc_objects"), MPP_VIEW("count"), MPP_ALLOCATED_COUNT},
-    {MPP_VIEW("alloc_space"), MPP_VIEW("bytes"), MPP_ALLOCATED_BYTES},
-    {MPP_VIEW("inuse_objects"), MPP_VIEW("count"), MPP_RETAINED_COUNT},
-    {MPP_VIEW("inuse_space"), MPP_VIEW("bytes"), MPP_RETAINED_BYTES},
+    {MPP_VIEW_INIT("alloc_objects"), MPP_VIEW_INIT("count"), MPP_ALLOCATED_COUNT},
+    {MPP_VIEW_INIT("alloc_space"), MPP_VIEW_INIT("bytes"), MPP_ALLOCATED_BYTES},
+    {MPP_VIEW_INIT("inuse_objects"), MPP_VIEW_INIT("count"), MPP_RETAINED_COUNT},
+    {MPP_VIEW_INIT("inuse_space"), MPP_VIEW_INIT("bytes"), MPP_RETAINED_BYTES},
 };
 
 static bool

@@ -19,9 +19,9 @@ is_internal(VALUE object)
 }
 
 static void __attribute__((noinline))
-take_sample(mpp_collector_t *collector, const rb_trace_arg_t *event)
+take_sample(mpp_collector_t *collector, rb_trace_arg_t *event)
 {
-    VALUE object = rb_tracearg_object((rb_trace_arg_t *)event);
+    VALUE object = rb_tracearg_object(event);
     mpp_weight_t weight = collector->sampler.weight;
     mpp_sampler_draw(&collector->sampler);
     collector->events_ahead += collector->sampler.gap + 1;
@@ -38,7 +38,7 @@ take_sample(mpp_collector_t *collector, const rb_trace_arg_t *event)
 }
 
 static void
-on_newobj(VALUE self, const rb_trace_arg_t *event)
+on_newobj(VALUE self, rb_trace_arg_t *event)
 {
     mpp_collector_t *collector = collector_of(self);
 #if MPP_HOOKS_SEE_ALL_RACTORS
@@ -57,7 +57,7 @@ on_newobj(VALUE self, const rb_trace_arg_t *event)
 }
 
 static void
-on_freeobj(VALUE self, const rb_trace_arg_t *event)
+on_freeobj(VALUE self, rb_trace_arg_t *event)
 {
     mpp_collector_t *collector = collector_of(self);
 #if MPP_HOOKS_SEE_ALL_RACTORS
@@ -68,7 +68,7 @@ on_freeobj(VALUE self, const rb_trace_arg_t *event)
     collector->n_frees++;
     if (MPP_UNLIKELY(collector->profile == NULL)) return;
 
-    VALUE object = rb_tracearg_object((rb_trace_arg_t *)event);
+    VALUE object = rb_tracearg_object(event);
     mpp_profile_forget_object(collector->profile, object);
     switch (RB_BUILTIN_TYPE(object)) {
     case RUBY_T_IMEMO:
@@ -83,14 +83,14 @@ on_freeobj(VALUE self, const rb_trace_arg_t *event)
 }
 
 static void
-add(VALUE self, void (*hook)(VALUE, const rb_trace_arg_t *), rb_event_flag_t event)
+add(VALUE self, void (*hook)(VALUE, rb_trace_arg_t *), rb_event_flag_t event)
 {
     rb_event_hook_flag_t flags = RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG;
     rb_add_event_hook2((rb_event_hook_func_t)(void (*)(void))hook, event, self, flags);
 }
 
 static void
-take_out(VALUE self, void (*hook)(VALUE, const rb_trace_arg_t *))
+take_out(VALUE self, void (*hook)(VALUE, rb_trace_arg_t *))
 {
     rb_remove_event_hook_with_data((rb_event_hook_func_t)(void (*)(void))hook, self);
 }

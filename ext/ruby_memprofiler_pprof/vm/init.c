@@ -5,6 +5,8 @@
 
 #include "../core/pprof.h"
 
+void Init_ruby_memprofiler_pprof_native(void);
+
 RUBY_FUNC_EXPORTED void
 Init_ruby_memprofiler_pprof_native(void)
 {
