@@ -18,7 +18,6 @@ Bench.define("live_memory", "Native memory of live records, 200 stacks") do |rep
   worst = worst_peak = 0.0
   worst_at = peak = 0
   n = 0
-  all = nil
   fill = lambda do |goal|
     quota = (goal - n).fdiv(stacks).ceil
     Bench::Stacks.each(stacks) do |_|
@@ -40,7 +39,6 @@ Bench.define("live_memory", "Native memory of live records, 200 stacks") do |rep
       worst_peak = [worst_peak, peak_of_table.fdiv(live)].max if memory[:peak] > peak
     end
     peak = memory[:peak]
-    all = ObjectSpace.memsize_of(collector) if goal == 100_000
     if [50_000, 100_000, 150_000, 200_000].include?(goal)
       report.add("a record at #{live} live", memory[:live].fdiv(live), unit: "B", bar: 64)
     end
@@ -48,18 +46,20 @@ Bench.define("live_memory", "Native memory of live records, 200 stacks") do |rep
   report.add("a record at the worst fill of 50,000 … 200,000 (#{worst_at} live)", worst, unit: "B", bar: 64)
   report.add("a record at the peak while the table grows (it copies its index)", worst_peak, unit: "B")
   collector.stop!
-  report.add("all native memory of a collector at 100,000 live", all / 1024.0**2, unit: "MiB", bar: 8)
 
   kept.fill(nil)
   n = 0
-  collector = MemprofilerPprof::Collector.new(sample_rate: 1.0)
+  collector = MemprofilerPprof::Collector.new(sample_rate: 1.0, max_heap_samples: 110_000)
   collector.start!
-  fill.(99_000)
+  fill.(100_000)
   collector.flush
+  live = collector.live_heap_samples_count
+  all = ObjectSpace.memsize_of(collector)
   memory = collector.stats.fetch(:memory)
-  report.add("its peak, limits as by default (99,000 live)", memory[:peak] / 1024.0**2, unit: "MiB")
-  report.add("a flush on top of it: the copy of the rows", memory[:last_snapshot] / 1024.0**2, unit: "MiB")
-  report.add("a flush on top of it: scratch", memory[:last_scratch] / 1024.0**2, unit: "MiB")
   collector.stop!
+  flush = memory[:last_snapshot] + memory[:last_scratch]
+  report.add("all native memory of a collector at #{live} live", all / 1024.0**2, unit: "MiB", bar: 8)
+  report.add("its peak until then, with a flush on top", (memory[:peak] + flush) / 1024.0**2, unit: "MiB", bar: 8)
+  report.add("of it, what a flush takes for a while", flush / 1024.0**2, unit: "MiB")
   report.note("Fills in steps of #{step}. Bytes as asked of libc, whose own overhead is not in it.")
 end

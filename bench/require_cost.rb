@@ -7,7 +7,8 @@ Bench.define("require_cost", "The cost of require") do |report|
 
   rounds = 15
   script = <<~'RUBY'
-    def resident = File.read("/proc/self/statm").split[1].to_i * 4
+    require "etc"
+    def resident = File.read("/proc/self/statm").split[1].to_i * Etc.sysconf(Etc::SC_PAGESIZE) / 1024
     def seconds = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     resident; seconds; GC.start
     memory, start = resident, seconds

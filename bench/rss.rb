@@ -10,7 +10,7 @@ Bench.define("rss", "Resident memory over 200 flush cycles of a steady program")
   at = 0
   work = lambda do
     Bench::Stacks.each(100) do |number|
-      100.times do |i|
+      30.times do |i|
         ring[at = (at + 1) % ring.size] = [Object.new, "text #{i}", [number], { i => nil }]
       end
     end

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "etc"
+
 module Bench
   # Median and quartiles of repeated measurements.
   Spread = Struct.new(:low, :median, :high, :n, keyword_init: true) do
@@ -53,7 +55,7 @@ module Bench
     Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - start
   end
 
-  # @return [Integer] bytes of this process in memory, nil where there is no /proc
+  # @return [Integer] bytes of this process in memory
   def resident_bytes
     File.read("/proc/self/statm").split[1].to_i * Etc.sysconf(Etc::SC_PAGESIZE)
   end

@@ -24,7 +24,10 @@ typedef struct {
 } world_t;
 
 /* As MPP_VIEW, for static initialisers. */
-#define TEXT(literal) {(literal), sizeof(literal) - 1}
+#define TEXT(literal)                                                                                                  \
+    {                                                                                                                  \
+        (literal), sizeof(literal) - 1                                                                                 \
+    }
 
 #define WHOLE(number) ((mpp_sum_t)(number) << 32)
 #define HUNDREDTHS(number) (WHOLE(number) / 100)
@@ -176,7 +179,8 @@ assert_strings_unique(const support_pprof_t *profile)
 
 /* A sample must be just what the row says, with the class as a label. */
 static void
-assert_labelled_sample(const world_t *world, const mpp_snapshot_row_t *row, const support_pprof_t *profile, size_t index)
+assert_labelled_sample(const world_t *world, const mpp_snapshot_row_t *row, const support_pprof_t *profile,
+                       size_t index)
 {
     assert_true(index < profile->n_samples);
     const support_sample_t *sample = &profile->samples[index];

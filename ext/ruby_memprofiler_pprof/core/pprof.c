@@ -60,7 +60,7 @@ static bool
 reserve(encoder_t *encoder, void **array, size_t *capacity, size_t element_bytes, size_t n)
 {
     if (n <= *capacity) return true;
-    size_t new_capacity = *capacity + *capacity / 2 + LEAST_ELEMENTS;
+    size_t new_capacity = *capacity + *capacity / 4 + LEAST_ELEMENTS;
     if (new_capacity < n) new_capacity = n;
     mpp_status_t status =
         mpp_resize(encoder->allocator, array, *capacity * element_bytes, new_capacity * element_bytes);
@@ -197,9 +197,9 @@ location_number(encoder_t *encoder, mpp_id_t id)
     const mpp_snapshot_view_t *snapshot = encoder->snapshot;
     const mpp_location_t *location = mpp_frames_get_location(snapshot->frames, id);
     const mpp_function_t *function = mpp_frames_get_function(snapshot->frames, location->function);
-    int64_t address = stable_address(mpp_strtab_view(snapshot->strings, function->filename),
-                                     mpp_strtab_view(snapshot->strings, function->name), function->start_line,
-                                     location->line);
+    mpp_view_t filename = mpp_strtab_view(snapshot->strings, function->filename);
+    mpp_view_t name = mpp_strtab_view(snapshot->strings, function->name);
+    int64_t address = stable_address(filename, name, function->start_line, location->line);
     number = write_location(encoder, function_number(encoder, location->function), location->line, address);
     remember(encoder, &encoder->locations, id, number);
     return number;
@@ -406,8 +406,7 @@ mpp_pprof_encode(const mpp_snapshot_view_t *snapshot, const mpp_pprof_options_t 
                  mpp_output_t output, void *output_context)
 {
     encoder_t encoder = {.snapshot = snapshot, .options = options, .allocator = scratch};
-    mpp_status_t status =
-        mpp_writer_new(scratch, options->compression_level, output, output_context, &encoder.writer);
+    mpp_status_t status = mpp_writer_new(scratch, options->compression_level, output, output_context, &encoder.writer);
     if (status != MPP_OK) return status;
 
     write_head(&encoder);

@@ -5,7 +5,7 @@
  * Snapshot → pprof's Profile message, gzip'd, written to an output callback as it grows. The message is built with upb
  * in an arena that is reset for every chunk; concatenated chunks are one valid message, for repeated fields append.
  * Scratch memory: about half a MiB for the arena and deflate; 4 bytes for each location, function and string (up to the
- * highest id in use, and up to half more); with MPP_CLASS_FRAME 4 bytes more for each string, with MPP_CLASS_OFF 4 for
+ * highest id in use, and up to a quarter more); with MPP_CLASS_FRAME 4 bytes more for each string, with MPP_CLASS_OFF 4 for
  * each row.
  */
 
@@ -30,7 +30,7 @@ typedef struct {
     mpp_view_t period_type;
     mpp_view_t period_unit;
     int64_t period;
-    int64_t time_ns;     /* wall clock at the start of the interval */
+    int64_t time_ns; /* wall clock at the start of the interval */
     int64_t duration_ns;
     mpp_view_t mapping_file;
     const mpp_view_t *comments;

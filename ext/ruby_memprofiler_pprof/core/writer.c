@@ -128,11 +128,11 @@ upb_resize_telling(upb_alloc *vtable, void *block, size_t old_bytes, size_t new_
     return upb_resize(vtable, block, old_bytes, new_bytes);
 }
 
-/* The function of the type that this version of upb wants. */
-#define UPB_RESIZE                                                                                                     \
-    _Generic((upb_alloc_func *)NULL,                                                                                   \
-             void *(*)(upb_alloc *, void *, size_t, size_t): upb_resize,                                               \
-             void *(*)(upb_alloc *, void *, size_t, size_t, size_t *): upb_resize_telling)
+typedef void *resize_t(upb_alloc *, void *, size_t, size_t);
+typedef void *telling_resize_t(upb_alloc *, void *, size_t, size_t, size_t *);
+
+/* The one that this version of upb wants. */
+#define UPB_RESIZE _Generic((upb_alloc_func *)NULL, resize_t * : upb_resize, telling_resize_t * : upb_resize_telling)
 
 /* The first failure counts. One that upb met was for want of memory, or there is something wrong with it. */
 static void
@@ -285,12 +285,12 @@ void
 mpp_writer_set(mpp_writer_t *writer, mpp_message_t *message, mpp_field_t id, int64_t number)
 {
     if (writer->status != MPP_OK) return;
-    const field_t *field = &schema.fields[id];
+    const upb_MiniTableField *handle = schema.fields[id].handle;
     bool done = false;
-    switch (field->type) {
-    case kUpb_CType_Int64: done = upb_Message_SetInt64(message, field->handle, number, writer->arena); break;
-    case kUpb_CType_UInt64: done = upb_Message_SetUInt64(message, field->handle, (uint64_t)number, writer->arena); break;
-    case kUpb_CType_Bool: done = upb_Message_SetBool(message, field->handle, number != 0, writer->arena); break;
+    switch (schema.fields[id].type) {
+    case kUpb_CType_Int64: done = upb_Message_SetInt64(message, handle, number, writer->arena); break;
+    case kUpb_CType_UInt64: done = upb_Message_SetUInt64(message, handle, (uint64_t)number, writer->arena); break;
+    case kUpb_CType_Bool: done = upb_Message_SetBool(message, handle, number != 0, writer->arena); break;
     default: break;
     }
     if (!done) fail_encoding(writer);
