@@ -149,4 +149,23 @@ RSpec.describe "caches" do
       expect(left).to be <= 5
     end
   end
+
+  it "do not mistake a new class at an old address for what was there" do
+    collector = exact
+    collector.start!
+    names = Array.new(300) do |i|
+      elsewhere(5) { Object.const_set("Transient#{i}", Class.new).new }
+      Object.__send__(:remove_const, "Transient#{i}")
+      collector.stats
+      GC.start if (i % 10).zero?
+      "Transient#{i}"
+    end
+    profile = read(collector.snapshot)
+    caches = collector.stats[:memory][:caches]
+    collector.stop!
+    counts = profile.samples.group_by { |sample| sample.labels["class"] }
+      .transform_values { |samples| samples.sum { |sample| sample.values["allocations"] } }
+    expect(counts.values_at(*names)).to all(eq 1)
+    expect(caches).to be < 64 * 1024
+  end
 end

@@ -520,6 +520,26 @@ RSpec.describe MemprofilerPprof::Collector do
       RUBY
     end
 
+    it "gives up what it follows when another one's collection hides deaths", if: RUBY_VERSION < "4" do
+      output = Child.run(<<~'RUBY', "-W:no-experimental")
+        collector = exact
+        collector.start!
+        def make(n) = n.times { "x" * 100 }
+        GC.disable # this Ractor collects nothing
+        make(20_000)
+        before = collector.live_heap_samples_count
+        ractor = Ractor.new { 5.times { GC.start } }
+        ractor.take
+        data = collector.flush
+        collector.stop!
+        puts before, data.heap_samples_count, collector.stats[:dropped_samples][:untracked]
+      RUBY
+      before, after, untracked = output.split.map(&:to_i)
+      expect(before).to be > 10_000
+      expect(after).to be < 5_000
+      expect(untracked).to be > 5_000
+    end
+
     it "goes on beside them, tells what it did not see, and trusts no address that may be dead" do
       output = Child.run(<<~'RUBY', "-W:no-experimental")
         collector = exact

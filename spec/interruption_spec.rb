@@ -51,6 +51,7 @@ RSpec.describe "an interrupted flush" do
     expect(flushed.sum(&:allocation_samples_count)).to eq collector.stats[:allocations][:counted]
     expect(interrupted).to eq 40
     expect(flushed.size).to be < 41
+    expect(flushed.sum(&:duration)).to be_within(1e-6).of(collector.snapshot.duration)
     expect(balance(collector).reduce(:-)).to eq 0
   end
 

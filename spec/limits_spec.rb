@@ -198,4 +198,26 @@ RSpec.describe "limits" do
       expect(kept.size).to eq 10_000
     end
   end
+
+  it "of the pending buffer keep what waits alive, and no longer" do
+    output = Child.run(<<~'RUBY')
+      collector = exact
+      collector.start!
+      numbers = Array.new(150_000, 12_345)
+      GC.start
+      collections = GC.count
+      numbers.join # makes a String for each, which dies before the next safe point
+      collections = GC.count - collections
+      data = collector.flush(gc: true)
+      collector.stop!
+      $stdout.binmode.write([collections, data.heap_samples_count].pack("Q2"), data.pprof_data)
+    RUBY
+    collections, live = output.b.unpack("Q2")
+    strings = samples_in(ProfileReader.read(output.b.byteslice(16..)), "Array#join")
+    expect(collections).to be_positive
+    expect(strings.group_by { |sample| sample.labels["class"] }.transform_values { |s| s.sum { |x| x.values["allocations"] } })
+      .to include("String" => be_between(150_000, 150_010))
+    expect(strings.map { |sample| sample.labels["class"] } - %w[String Array]).to eq []
+    expect(live).to be < 1_000
+  end
 end

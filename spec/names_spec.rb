@@ -226,6 +226,22 @@ RSpec.describe "the names in a profile" do
       expect(before.size + after.size).to eq 7
     end
 
+    it "follow a class whose outer one gets its name later" do
+      outer = Class.new
+      inner = outer.const_set(:Inside, Class.new)
+      collector = exact
+      collector.start!
+      kept = [inner.new]
+      before = read(collector.flush).samples.map { |sample| sample.labels["class"] }
+      stub_const("NamedOutside", outer)
+      kept << inner.new
+      after = read(collector.flush).samples.map { |sample| sample.labels["class"] }
+      collector.stop!
+      expect(before).to include("#<Class>::Inside")
+      expect(after).to include("NamedOutside::Inside")
+      expect(kept.size).to eq 2
+    end
+
     it "may be in any alphabet" do
       stub_const("Größe", Class.new)
       expect(class_names { Größe.new }).to include("Größe")

@@ -93,4 +93,23 @@ RSpec.describe "own work" do
     collector.stop!
     expect($!).to be_nil # rubocop:disable Style/SpecialGlobalVars
   end
+
+  it "is that of one thread, also while another one runs in the midst of it" do
+    output = Child.run(<<~'RUBY')
+      MemprofilerPprof::ProfileData.prepend(Module.new { def freeze = sleep(0.002) && super })
+      collector = exact
+      collector.start!
+      made = 0
+      flusher = Thread.new { 20.times { collector.flush } }
+      while flusher.alive?
+        10.times { Object.new }
+        made += 10
+        Thread.pass
+      end
+      collector.stop!
+      $stdout.binmode.write([made].pack("Q"), collector.snapshot.pprof_data)
+    RUBY
+    objects = ProfileReader.read(output.b.byteslice(8..)).samples.select { |sample| sample.labels["class"] == "Object" }
+    expect(objects.sum { |sample| sample.values["allocations"] }).to eq output.b.unpack1("Q")
+  end
 end

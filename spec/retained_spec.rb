@@ -138,22 +138,23 @@ RSpec.describe "what is retained" do
           when 4 then Regexp.new("a#{i}").match("a#{i}")
           else Kept.new(60) end
         end
-        sweeping = 0
+        sweeping = stale = 0
         12.times do
           kept = Array.new(6_000) { |i| kinds(i) }.each_slice(3).map(&:first)
           GC.start(full_mark: true, immediate_sweep: false)
           sweeping += 1 if GC.latest_gc_info(:state) == :sweeping
           data = collector.flush
+          stale += collector.stats[:stale_sizes]
           abort "too few" if data.heap_samples_count < kept.size
           kept.each { |object| object << "more" if object.is_a?(String) || object.is_a?(Array) }
           collector.snapshot(min_gc_age: 1)
         end
-        stale = collector.stats[:stale_sizes]
         collector.stop!
         puts sweeping, stale
       RUBY
-      sweeping, = output.split.map(&:to_i)
+      sweeping, stale = output.split.map(&:to_i)
       expect(sweeping).to be > 5
+      expect(stale).to be_positive # the dead that are not swept yet among them
     end
 
     it "says so in the profile" do
@@ -249,6 +250,25 @@ RSpec.describe "what is retained" do
       expect([ages.(1), ages.(3), ages.(4)]).to eq [150, 100, 0] # as of the stop
       expect(read(collector.flush(min_gc_age: 3)).comments).to include(/survivors of 3 collections/)
       expect([kept.size, younger.size]).to eq [100, 50]
+    end
+
+    it "counts a collection when it has finished" do
+      collector = exact
+      Array.new(200_000) { "x" } # keeps the sweep going for a while
+      collector.start!
+      kept = make(100)
+      collector.stats
+      GC.start(immediate_sweep: false)
+      sweeping = GC.latest_gc_info(:state)
+      during = collector.snapshot(min_gc_age: 1)
+      still = GC.latest_gc_info(:state)
+      GC.start
+      after = collector.snapshot(min_gc_age: 1)
+      collector.stop!
+      expect([sweeping, still]).to eq %i[sweeping sweeping]
+      expect(in_the_profile(during).values.sum(&:first)).to eq 0
+      expect(in_the_profile(after).values.sum(&:first)).to eq 100
+      expect(kept.size).to eq 100
     end
 
     it "makes retained counts of samples fit" do

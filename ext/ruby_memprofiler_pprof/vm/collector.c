@@ -1,22 +1,10 @@
 /*
- * MemprofilerPprof::Collector: its life (new → running → stopped → running …) and what the GC asks of it.
- * Every start is a run with a profile of its own; what still refers to an older run (a snapshot being encoded, a sample
- * in hand) holds that run's profile and cannot reach the new one. A forked child starts a run over by itself, at the
- * first event, call or mark that sees the fork.
+ * MemprofilerPprof::Collector: the Ruby object, its life (new → running → stopped → running …), its native methods, and
+ * what the GC asks of it.
  */
 #include "vm.h"
 
 #include <stdlib.h>
-#include <sys/random.h>
-#include <time.h>
-
-static int64_t
-wall_clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
 
 /* -- the GC's side -- */
 
@@ -41,17 +29,11 @@ relocated(void *unused, uintptr_t key)
     return rb_gc_location(key);
 }
 
-static bool
-is_forked(const mpp_collector_t *collector)
-{
-    return collector->fork_generation != mpp_process.fork_generation;
-}
-
 static void
 collector_mark(void *pointer)
 {
     mpp_collector_t *collector = pointer;
-    if (is_forked(collector)) mpp_collector_after_fork(collector, 0);
+    mpp_run_notice_fork(collector);
     rb_gc_mark(collector->thread);
     if (collector->state != MPP_RUNNING || collector->profile == NULL) return;
     rb_gc_mark(collector->self); /* pins it: the hooks' data is its address */
@@ -64,7 +46,7 @@ static void
 collector_compact(void *pointer)
 {
     mpp_collector_t *collector = pointer;
-    if (is_forked(collector)) mpp_collector_after_fork(collector, 0);
+    mpp_run_notice_fork(collector);
     if (collector->state == MPP_RUNNING && collector->profile) {
         mpp_profile_rekey(collector->profile, relocated, NULL);
     }
@@ -101,7 +83,7 @@ collector_size(const void *pointer)
     return bytes;
 }
 
-const rb_data_type_t mpp_collector_type = {
+static const rb_data_type_t collector_type = {
     .wrap_struct_name = "MemprofilerPprof::Collector",
     .function =
         {
@@ -113,104 +95,18 @@ const rb_data_type_t mpp_collector_type = {
     .flags = RUBY_TYPED_FREE_IMMEDIATELY, /* its fields are written in the hook: no write barrier protects them */
 };
 
-/* -- a run -- */
+/* -- Ruby's side -- */
 
-static uint64_t
-fresh_seed(const mpp_collector_t *collector)
+static mpp_collector_t *
+collector_of(VALUE self)
 {
-    uint64_t seed;
-    if (collector->has_seed) return collector->seed;
-    if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) == (ssize_t)sizeof(seed)) return seed;
-    return mpp_hash_mix(mpp_clock_ns() ^ (uint64_t)(uintptr_t)collector);
-}
-
-/* New tables for a new run; on failure the old ones stay. */
-static mpp_status_t
-renew_profile(mpp_collector_t *collector, uint64_t seed)
-{
-    mpp_profile_t *profile;
-    collector->config.seed = mpp_hash_mix(seed);
-    mpp_status_t status = mpp_profile_new(&collector->config, &profile);
-    if (status != MPP_OK) return status;
-    mpp_profile_release(collector->profile);
-    collector->profile = profile;
-    return MPP_OK;
-}
-
-static void
-reset_run(mpp_collector_t *collector, uint64_t seed)
-{
-    mpp_sampler_init(&collector->sampler, collector->sample_rate, seed);
-    if (collector->raw_counts) collector->sampler.weight = MPP_WEIGHT_ONE;
-    collector->run++;
-    collector->events_ahead = collector->sampler.gap + 1;
-    collector->n_own = collector->n_frees = collector->n_other_ractor = collector->n_samples = 0;
-    collector->internal_weight = collector->other_thread_weight = 0;
-    collector->n_stale = 0;
-    collector->costs = (mpp_costs_t){0};
-    collector->started_wall_ns = collector->interval_wall_ns = wall_clock_ns();
-    collector->started_ns = collector->interval_ns = mpp_clock_ns();
-    collector->stopped_ns = 0;
-}
-
-void
-mpp_collector_after_fork(mpp_collector_t *collector, size_t uncounted)
-{
-    collector->fork_generation = mpp_process.fork_generation;
-    if (collector->state != MPP_RUNNING) return; /* what a stopped one holds is its parent's past, and stays readable */
-    uint64_t seed = fresh_seed(collector);
-    if (renew_profile(collector, seed) != MPP_OK) {
-        mpp_profile_release(collector->profile);
-        collector->profile = NULL;
-    }
-    reset_run(collector, seed);
-    collector->allocated_base = mpp_compat_allocated_objects() - uncounted;
-    collector->freed_base_known = false; /* not to be read amid a sweep */
-}
-
-mpp_collector_t *
-mpp_collector_get(VALUE self)
-{
-    mpp_collector_t *collector = rb_check_typeddata(self, &mpp_collector_type);
+    mpp_collector_t *collector = rb_check_typeddata(self, &collector_type);
     if (collector->profile == NULL && collector->state == MPP_NEW) {
         rb_raise(rb_eArgError, "uninitialized MemprofilerPprof::Collector");
     }
-    if (is_forked(collector)) mpp_collector_after_fork(collector, 0);
+    mpp_run_notice_fork(collector);
     return collector;
 }
-
-uint64_t
-mpp_collector_events(const mpp_collector_t *collector)
-{
-    return collector->events_ahead - collector->sampler.gap - 1;
-}
-
-uint64_t
-mpp_collector_vm_allocated(const mpp_collector_t *collector)
-{
-    switch (collector->state) {
-    case MPP_RUNNING:
-        return mpp_compat_allocated_objects() - collector->allocated_base;
-    case MPP_STOPPED:
-        return collector->allocated_at_stop - collector->allocated_base;
-    default:
-        return 0;
-    }
-}
-
-static uint32_t
-gc_finished(void)
-{
-    return (uint32_t)rb_gc_count() - (mpp_compat_gc_idle() ? 0 : 1);
-}
-
-uint32_t
-mpp_collector_gc_finished(const mpp_collector_t *collector)
-{
-    return collector->state == MPP_STOPPED ? collector->gc_finished_at_stop : gc_finished();
-}
-
-/* -- Ruby's side -- */
 
 static VALUE
 collector_allocate(VALUE klass)
@@ -219,7 +115,7 @@ collector_allocate(VALUE klass)
     if (collector == NULL) rb_memerror();
     collector->thread = Qnil;
     collector->fork_generation = mpp_process.fork_generation;
-    return TypedData_Wrap_Struct(klass, &mpp_collector_type, collector);
+    return TypedData_Wrap_Struct(klass, &collector_type, collector);
 }
 
 static const mpp_liveness_t *
@@ -235,7 +131,7 @@ collector_initialize(VALUE self, VALUE sample_rate, VALUE max_heap_samples, VALU
                      VALUE seed)
 
 {
-    mpp_collector_t *collector = rb_check_typeddata(self, &mpp_collector_type);
+    mpp_collector_t *collector = rb_check_typeddata(self, &collector_type);
     (void)threads;
     if (collector->profile) rb_raise(rb_eArgError, "already initialized");
     collector->sample_rate = NUM2DBL(sample_rate);
@@ -254,19 +150,16 @@ collector_initialize(VALUE self, VALUE sample_rate, VALUE max_heap_samples, VALU
     size_t n_scratch = (size_t)collector->config.max_depth + 1;
     collector->frames = calloc(n_scratch, sizeof(*collector->frames));
     collector->lines = calloc(n_scratch, sizeof(*collector->lines));
-    if (!collector->frames || !collector->lines || renew_profile(collector, 0) != MPP_OK) rb_memerror();
-    reset_run(collector, 0);
+    if (!collector->frames || !collector->lines || mpp_run_begin(collector) != MPP_OK) rb_memerror();
     return self;
 }
 
 static VALUE
 collector_start(VALUE self, VALUE threads)
 {
-    mpp_collector_t *collector = mpp_collector_get(self);
+    mpp_collector_t *collector = collector_of(self);
     if (collector->state == MPP_RUNNING) return Qfalse;
-    uint64_t seed = fresh_seed(collector);
-    if (renew_profile(collector, seed) != MPP_OK) rb_memerror();
-    reset_run(collector, seed);
+    if (mpp_run_begin(collector) != MPP_OK) rb_memerror();
     collector->thread = threads == ID2SYM(rb_intern("current")) ? rb_thread_current() : Qnil;
 
     collector->self = self;
@@ -274,18 +167,14 @@ collector_start(VALUE self, VALUE threads)
     mpp_process_add(collector);
     collector->liveness->start(collector, self);
     mpp_hooks_add_newobj(self);
-    /* No object is allocated from here to the first event. A collection may have run while the hooks were put in. */
-    collector->n_frees = 0;
-    collector->allocated_base = mpp_compat_allocated_objects();
-    collector->freed_base = mpp_compat_freed_objects();
-    collector->freed_base_known = true;
+    mpp_run_take_bases(collector); /* no object is allocated between this and the first event */
     return Qtrue;
 }
 
 static VALUE
 collector_stop(VALUE self, VALUE gc)
 {
-    mpp_collector_t *collector = mpp_collector_get(self);
+    mpp_collector_t *collector = collector_of(self);
     if (collector->state != MPP_RUNNING) return Qfalse;
     if (RTEST(gc)) rb_gc_start();
     if (collector->state != MPP_RUNNING) return Qfalse; /* a finalizer was quicker */
@@ -295,9 +184,7 @@ collector_stop(VALUE self, VALUE gc)
     mpp_jobs_drain(collector);
     mpp_flush_measure(collector, false);
     collector->liveness->stop(collector, self);
-    collector->gc_finished_at_stop = gc_finished();
-    collector->stopped_ns = mpp_clock_ns();
-    collector->state = MPP_STOPPED;
+    mpp_run_end(collector);
     collector->thread = Qnil;
     mpp_process_remove(collector);
     if (collector->profile) mpp_profile_detach(collector->profile);
@@ -307,15 +194,36 @@ collector_stop(VALUE self, VALUE gc)
 static VALUE
 collector_running_p(VALUE self)
 {
-    return mpp_collector_get(self)->state == MPP_RUNNING ? Qtrue : Qfalse;
+    return collector_of(self)->state == MPP_RUNNING ? Qtrue : Qfalse;
 }
 
 static VALUE
 collector_live_heap_samples_count(VALUE self)
 {
-    mpp_collector_t *collector = mpp_collector_get(self);
+    mpp_collector_t *collector = collector_of(self);
     if (collector->state == MPP_RUNNING) mpp_jobs_drain(collector);
     return UINT2NUM(collector->profile ? mpp_profile_live_count(collector->profile) : 0);
+}
+
+static VALUE
+collector_flush(VALUE self, VALUE delta, VALUE gc, VALUE min_gc_age, VALUE sample_types, VALUE class_names)
+{
+    mpp_flush_request_t request = {
+        .delta = RTEST(delta),
+        .gc = RTEST(gc),
+        .min_gc_age = NUM2UINT(min_gc_age),
+        .sample_types = sample_types,
+        .class_names = class_names,
+    };
+    VALUE data = mpp_flush(collector_of(self), &request);
+    RB_GC_GUARD(self);
+    return data;
+}
+
+static VALUE
+collector_stats(VALUE self)
+{
+    return mpp_stats(collector_of(self));
 }
 
 void
@@ -329,6 +237,6 @@ mpp_collector_define(VALUE module)
     rb_define_private_method(klass, "stop_native", collector_stop, 1);
     rb_define_method(klass, "running?", collector_running_p, 0);
     rb_define_method(klass, "live_heap_samples_count", collector_live_heap_samples_count, 0);
-    mpp_flush_define(klass);
-    mpp_stats_define(klass);
+    rb_define_private_method(klass, "flush_native", collector_flush, 5);
+    rb_define_method(klass, "stats", collector_stats, 0);
 }

@@ -91,7 +91,6 @@ typedef struct {
 } output_t;
 
 typedef struct {
-    VALUE self;
     mpp_collector_t *collector;
     bool delta;
     uint32_t min_gc_age;
@@ -273,7 +272,7 @@ take_snapshot(flush_t *flush)
     uint64_t start = mpp_clock_ns();
     if (collector->state == MPP_RUNNING) mpp_jobs_drain(collector);
     if (collector->profile == NULL) rb_memerror();
-    mpp_snapshot_options_t options = {flush->delta, flush->min_gc_age, mpp_collector_gc_finished(collector)};
+    mpp_snapshot_options_t options = {flush->delta, flush->min_gc_age, mpp_run_gc_finished(collector)};
     if (mpp_profile_snapshot(collector->profile, &options, &flush->snapshot) != MPP_OK) rb_memerror();
     take_interval(flush);
     flush->options.period = (int64_t)(1.0 / collector->sample_rate + 0.5);
@@ -355,37 +354,28 @@ end_flush(VALUE argument)
     return Qnil;
 }
 
-static VALUE
-collector_flush(VALUE self, VALUE delta, VALUE gc, VALUE min_gc_age, VALUE sample_types, VALUE class_names)
+VALUE
+mpp_flush(mpp_collector_t *collector, const mpp_flush_request_t *request)
 {
-    mpp_collector_t *collector = mpp_collector_get(self);
     uint64_t start = mpp_clock_ns();
     flush_t flush;
     memset(&flush, 0, offsetof(flush_t, comments));
-    flush.self = self;
     flush.collector = collector;
-    flush.delta = RTEST(delta);
-    flush.min_gc_age = NUM2UINT(min_gc_age);
+    flush.delta = request->delta;
+    flush.min_gc_age = request->min_gc_age;
     flush.status = MPP_OK;
     flush.output = (output_t){.bytes = NULL};
-    choose_encoding(&flush.options, sample_types, class_names);
+    choose_encoding(&flush.options, request->sample_types, request->class_names);
     mpp_budget_init(&flush.scratch, SIZE_MAX);
     mpp_budget_init(&flush.output.budget, SIZE_MAX);
 
     if (collector->state == MPP_RUNNING) {
-        if (RTEST(gc)) rb_gc_start();
+        if (request->gc) rb_gc_start();
         mpp_jobs_drain(collector);
         mpp_flush_measure(collector, true);
     }
     VALUE data = rb_ensure(flush_steps, (VALUE)&flush, end_flush, (VALUE)&flush);
     collector->costs.n_flushes++;
     collector->costs.flush_ns += mpp_clock_ns() - start;
-    RB_GC_GUARD(self);
     return data;
-}
-
-void
-mpp_flush_define(VALUE collector_class)
-{
-    rb_define_private_method(collector_class, "flush_native", collector_flush, 5);
 }

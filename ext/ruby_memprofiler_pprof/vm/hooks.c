@@ -47,7 +47,7 @@ on_newobj(VALUE self, rb_trace_arg_t *event)
         return;
     }
 #endif
-    if (MPP_UNLIKELY(collector->fork_generation != mpp_process.fork_generation)) mpp_collector_after_fork(collector, 1);
+    if (MPP_UNLIKELY(collector->fork_generation != mpp_process.fork_generation)) mpp_run_after_fork(collector, 1);
     if (MPP_UNLIKELY(mpp_process.n_own_work != 0) && mpp_own_work_here()) {
         collector->n_own++;
         return;
@@ -64,7 +64,7 @@ on_freeobj(VALUE self, rb_trace_arg_t *event)
     /* Not counted: it then shows as a missed death, and the records are given up rather than trusted. */
     if (MPP_UNLIKELY(mpp_compat_in_other_ractor())) return;
 #endif
-    if (MPP_UNLIKELY(collector->fork_generation != mpp_process.fork_generation)) mpp_collector_after_fork(collector, 0);
+    mpp_run_notice_fork(collector);
     collector->n_frees++;
     if (MPP_UNLIKELY(collector->profile == NULL)) return;
 

@@ -87,7 +87,7 @@ static mpp_collector_t *
 next_with_pending(void)
 {
     for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
-        if (collector->fork_generation != mpp_process.fork_generation) mpp_collector_after_fork(collector, 0);
+        mpp_run_notice_fork(collector);
         if (collector->profile && mpp_profile_pending_count(collector->profile) > 0) return collector;
     }
     return NULL;

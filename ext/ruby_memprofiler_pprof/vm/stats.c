@@ -152,23 +152,16 @@ end_own_work(VALUE argument)
     return Qnil;
 }
 
-static VALUE
-collector_stats(VALUE self)
+VALUE
+mpp_stats(mpp_collector_t *collector)
 {
-    mpp_collector_t *collector = mpp_collector_get(self);
     reading_t reading;
     if (collector->state == MPP_RUNNING) mpp_jobs_drain(collector);
     if (collector->profile == NULL) rb_memerror();
     mpp_profile_stats(collector->profile, &reading.profile);
-    reading.vm_allocated = mpp_collector_vm_allocated(collector);
-    reading.events = mpp_collector_events(collector);
+    reading.vm_allocated = mpp_run_vm_allocated(collector);
+    reading.events = mpp_run_events(collector);
     reading.collector = *collector;
     mpp_own_work_begin(&reading.own_work);
     return rb_ensure(build_stats, (VALUE)&reading, end_own_work, (VALUE)&reading);
-}
-
-void
-mpp_stats_define(VALUE collector_class)
-{
-    rb_define_method(collector_class, "stats", collector_stats, 0);
 }

@@ -49,7 +49,7 @@ struct mpp_collector {
     mpp_profile_t *profile; /* never NULL but in a child that had no memory for a new one */
     uint64_t n_own; /* allocations that were our own work */
     uint64_t n_frees; /* FREEOBJ events */
-    uint64_t events_ahead; /* allocations seen at the next sample, that one included: see mpp_collector_events */
+    uint64_t events_ahead; /* allocations seen at the next sample, that one included: see mpp_run_events */
 
     /* The sampled path. */
     VALUE self; /* this collector's object, pinned while it runs */
@@ -91,25 +91,37 @@ struct mpp_collector {
 
 /* -- collector.c -- */
 
-extern const rb_data_type_t mpp_collector_type;
+void mpp_collector_define(VALUE module); /* [gvl] */
 
-/* The collector of a Collector object, cleared first if this is a forked child. [gvl] */
-mpp_collector_t *mpp_collector_get(VALUE self);
+/* -- run.c -- */
 
-/* Starts a run over: new tables, zero counters. In a forked child, at the first event, call or mark that sees it;
+/* Starts a run over: new tables, zero counters. On failure the old run stays. [newobj] */
+MPP_CHECK mpp_status_t mpp_run_begin(mpp_collector_t *collector);
+
+/* What the VM's counters are counted from; the hooks are in. [gvl] */
+void mpp_run_take_bases(mpp_collector_t *collector);
+
+/* The run is over. [gvl] */
+void mpp_run_end(mpp_collector_t *collector);
+
+/* In a forked child, at the first event, call or mark that sees it: a running collector begins a run of its own;
  * `uncounted`: allocations that the VM's counter has and this collector is still to count. [newobj] [gc] */
-void mpp_collector_after_fork(mpp_collector_t *collector, size_t uncounted);
+void mpp_run_after_fork(mpp_collector_t *collector, size_t uncounted);
+
+static inline void
+mpp_run_notice_fork(mpp_collector_t *collector)
+{
+    if (MPP_UNLIKELY(collector->fork_generation != mpp_process.fork_generation)) mpp_run_after_fork(collector, 0);
+}
 
 /* Allocation events since the run's start, but for own work and other Ractors. [any] */
-uint64_t mpp_collector_events(const mpp_collector_t *collector);
+uint64_t mpp_run_events(const mpp_collector_t *collector);
 
 /* The VM's count of allocated objects since the run's start, as of now or as of the stop. [gvl] */
-uint64_t mpp_collector_vm_allocated(const mpp_collector_t *collector);
+uint64_t mpp_run_vm_allocated(const mpp_collector_t *collector);
 
 /* Collections begun and finished, as of now or as of the stop. [gvl] */
-uint32_t mpp_collector_gc_finished(const mpp_collector_t *collector);
-
-void mpp_collector_define(VALUE module); /* [gvl] */
+uint32_t mpp_run_gc_finished(const mpp_collector_t *collector);
 
 /* -- hooks.c -- */
 
@@ -145,11 +157,22 @@ void mpp_jobs_drain(mpp_collector_t *collector);
 
 /* Measures live objects again: in slices between which other threads run and interrupts are checked, or at one go. [gvl] */
 void mpp_flush_measure(mpp_collector_t *collector, bool in_slices);
-void mpp_flush_define(VALUE collector_class); /* [gvl] */
+
+typedef struct {
+    bool delta; /* allocations since the last delta, else since the start */
+    bool gc;    /* collect garbage first */
+    uint32_t min_gc_age;
+    VALUE sample_types; /* :memprofiler, :go */
+    VALUE class_names;  /* :label, :frame, :off */
+} mpp_flush_request_t;
+
+/* A ProfileData. Interrupts are checked; what raises loses nothing. [gvl] */
+VALUE mpp_flush(mpp_collector_t *collector, const mpp_flush_request_t *request);
 
 /* -- stats.c -- */
 
-void mpp_stats_define(VALUE collector_class); /* [gvl] */
+/* Collector#stats, a Hash. [gvl] */
+VALUE mpp_stats(mpp_collector_t *collector);
 
 /* -- clock -- */
 
