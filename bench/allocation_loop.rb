@@ -10,44 +10,40 @@ Bench.define("allocation_loop", "Object.new in a loop, CPU time of the thread") 
   rounds = Integer(ENV.fetch("BENCH_ROUNDS", "31"))
   rates = [1.0, 0.1, 0.01, 0.001]
   collectors = rates.to_h { |rate| [rate, MemprofilerPprof::Collector.new(sample_rate: rate)] }
+  floors = { hooks: [0, false], floor: [1, false], floor_with_job: [1, true], rare_floor: [100, true] }
   # So many allocations that each part takes about as long. What is compared stands side by side.
-  loops = { bare: 400_000, hooks: 400_000, 0.01 => 400_000, 0.001 => 400_000, floor: 100_000, 1.0 => 100_000, 0.1 => 200_000 }
-  names = { bare: "bare loop", hooks: "both empty hooks", floor: "floor" }
-  rates.each { |rate| names[rate] = "rate #{rate}" }
+  loops = { bare: 400_000, rare_floor: 400_000, hooks: 400_000, 0.01 => 400_000, 0.001 => 400_000,
+            floor: 100_000, 1.0 => 100_000, floor_with_job: 100_000, 0.1 => 200_000 }
+  names = { bare: "bare loop", hooks: "both empty hooks", floor: "floor", floor_with_job: "floor, and an empty job",
+            rare_floor: "walk and empty job at 1 of 100", **rates.to_h { |rate| [rate, "rate #{rate}"] } }
 
-  begin_variant = lambda do |variant|
-    case variant
-    when :hooks then MemprofilerFloor.install(false)
-    when :floor then MemprofilerFloor.install(true)
-    when Float then collectors.fetch(variant).start!
-    end
-  end
-  end_variant = lambda do |variant|
-    variant.is_a?(Float) ? collectors.fetch(variant).stop! : MemprofilerFloor.remove
+  measure = lambda do |variant, levels|
+    collectors[variant]&.start!
+    MemprofilerFloor.install(*floors[variant]) if floors.key?(variant)
+    AllocationLoop.cost_at(levels, loops.fetch(variant))
+  ensure
+    MemprofilerFloor.remove
+    collectors[variant]&.stop!
   end
 
   [50, 5, 200].each do |depth|
     levels = AllocationLoop.levels_for(depth)
-    costs = Bench.interleave(loops.keys, rounds: rounds) do |variant|
-      begin_variant.(variant)
-      AllocationLoop.cost_at(levels, loops.fetch(variant))
-    ensure
-      end_variant.(variant)
-    end
-    barred = depth == 50
-    { [1.0, :floor] => 1.65, [0.01, :hooks] => 1.1 }.each do |(variant, reference), bar|
+    costs = Bench.interleave(loops.keys, rounds: rounds) { |variant| measure.(variant, levels) }
+    compare = lambda do |variant, reference, bar|
       report.add("depth #{depth}: #{names[variant]} / #{names[reference]}",
-                 Bench.ratios(costs[variant], costs[reference]), unit: "×", bar: barred ? bar : nil)
-      report.add("depth #{depth}: the same of each one's fastest round", costs[variant].min / costs[reference].min, unit: "×")
+                 Bench.ratios(costs[variant], costs[reference]), unit: "×", bar: bar)
     end
-    (loops.keys - [:bare]).each do |variant|
-      report.add("depth #{depth}: #{names[variant]} / bare loop", Bench.ratios(costs[variant], costs[:bare]), unit: "×")
-    end
+    compare.(1.0, :floor, (1.65 if depth == 50))
+    compare.(1.0, :floor_with_job, nil)
+    compare.(0.01, :hooks, (1.1 if depth == 50))
+    compare.(:rare_floor, :hooks, nil)
+    (loops.keys - [:bare]).each { |variant| compare.(variant, :bare, nil) }
     loops.each_key do |variant|
       report.add("depth #{depth}: #{names[variant]}, an allocation", costs[variant].map { |cost| cost * 1e9 }, unit: "ns")
     end
   end
-  report.note("Median of #{rounds} interleaved rounds; each ratio is taken within its round.")
+  report.note("Median of #{rounds} interleaved rounds; each ratio is taken within its round. Floor: both hooks, and one " \
+              "rb_profile_frames with lines at each allocation.")
 end
 
 # The loop itself, on a thread of its own: its stack holds nothing but what is counted here.
@@ -63,7 +59,7 @@ module AllocationLoop
 
   # @return [Integer] levels to descend for a walk in the hook to find that many frames
   def levels_for(depth)
-    MemprofilerFloor.install(true)
+    MemprofilerFloor.install(1, false)
     cost_at(0, 1)
     MemprofilerFloor.remove
     depth - @frames_without_levels

@@ -13,15 +13,15 @@ RSpec.describe "conservation" do
     "fibers and enumerators" => -> { 200.times { |i| Enumerator.new { |y| 10.times { |j| y << [i, j] } }.each_slice(3).to_a } },
     "exceptions" => -> { 1_000.times { |i| deep(20) { raise ArgumentError, "no. #{i}" } rescue $! } }, # rubocop:disable Style/RescueModifier
     "eval, classes and methods" => -> { 200.times { |i| eval("Class.new(Array) { def m#{i} = [1, #{i}, 'x'] }.new.m#{i}") } }, # rubocop:disable Security/Eval
-    "garbage collections" => -> { 20.times { Array.new(1_000) { "x" * 100 } && GC.start(full_mark: [true, false].sample) } },
+    "garbage collections" => -> { 6.times { Array.new(1_000) { "x" * 100 } && GC.start(full_mark: [true, false].sample) } },
     "finalizers" => -> { 500.times { ObjectSpace.define_finalizer(Object.new, proc { Array.new(3) { Object.new } }) } && GC.start },
     "methods missing, procs and structs" => -> { 500.times { |i| Struct.new(:a, :b).new(i, proc { i }).b.call } },
     "strings, symbols, big numbers, ranges" => -> { 300.times { |i| "é#{i}".encode("UTF-16LE").to_sym && 7**(100 + i) && (1..i).to_a } },
     "trap handlers" => -> { with_trap { 50.times { Process.kill(:USR2, Process.pid) && Array.new(50) { Object.new } } } }
   }
   if GC.respond_to?(:compact) && GC.method(:compact).owner
-    programs["compaction"] = -> { 3.times { Array.new(5_000) { "x" * 30 } && GC.compact } }
-    programs["compaction by itself"] = -> { with_auto_compact { 5.times { Array.new(5_000) { [Object.new] } && GC.start } } }
+    programs["compaction"] = -> { 2.times { Array.new(5_000) { "x" * 30 } && GC.compact } }
+    programs["compaction by itself"] = -> { with_auto_compact { 2.times { Array.new(5_000) { [Object.new] } && GC.start } } }
   end
 
   def load_again(name)

@@ -1,6 +1,7 @@
 /*
- * The least an exact allocation profiler with whole stacks pays, to measure ours against: both raw hooks, empty, or
- * with one walk of the stack (frames and lines) at each allocation. What is walked is thrown away.
+ * The least an allocation profiler with whole stacks pays, to measure ours against: both raw hooks, empty, or with a
+ * walk of the stack (frames and lines) at every n-th allocation, and an empty job at the safe point after it. What is
+ * walked is thrown away.
  */
 #include <ruby.h>
 #include <ruby/debug.h>
@@ -10,6 +11,28 @@
 static VALUE frames[MAX_FRAMES];
 static int lines[MAX_FRAMES];
 static int n_frames;
+static long walk_every, until_walk;
+static int with_job;
+
+#ifdef HAVE_RB_POSTPONED_JOB_PREREGISTER
+static rb_postponed_job_handle_t job_handle;
+#endif
+
+static void
+empty_job(void *unused)
+{
+    (void)unused;
+}
+
+static void
+trigger_job(void)
+{
+#ifdef HAVE_RB_POSTPONED_JOB_PREREGISTER
+    rb_postponed_job_trigger(job_handle);
+#else
+    rb_postponed_job_register_one(0, empty_job, NULL);
+#endif
+}
 
 static void
 on_newobj(VALUE data, const rb_trace_arg_t *event)
@@ -23,7 +46,10 @@ on_newobj_walk(VALUE data, const rb_trace_arg_t *event)
 {
     (void)data;
     (void)event;
+    if (--until_walk > 0) return;
+    until_walk = walk_every;
     n_frames = rb_profile_frames(0, MAX_FRAMES, frames, lines);
+    if (with_job) trigger_job();
 }
 
 static void
@@ -46,9 +72,11 @@ add(void (*function)(VALUE, const rb_trace_arg_t *), rb_event_flag_t event)
 }
 
 static VALUE
-install(VALUE self, VALUE walk)
+install(VALUE self, VALUE every, VALUE job)
 {
-    add(RTEST(walk) ? on_newobj_walk : on_newobj, RUBY_INTERNAL_EVENT_NEWOBJ);
+    walk_every = until_walk = NUM2LONG(every);
+    with_job = RTEST(job);
+    add(walk_every ? on_newobj_walk : on_newobj, RUBY_INTERNAL_EVENT_NEWOBJ);
     add(on_freeobj, RUBY_INTERNAL_EVENT_FREEOBJ);
     return self;
 }
@@ -72,8 +100,11 @@ last_depth(VALUE self)
 void
 Init_memprofiler_floor(void)
 {
+#ifdef HAVE_RB_POSTPONED_JOB_PREREGISTER
+    job_handle = rb_postponed_job_preregister(0, empty_job, NULL);
+#endif
     VALUE module = rb_define_module("MemprofilerFloor");
-    rb_define_module_function(module, "install", install, 1);
+    rb_define_module_function(module, "install", install, 2);
     rb_define_module_function(module, "remove", take_out, 0);
     rb_define_module_function(module, "last_depth", last_depth, 0);
 }

@@ -4,12 +4,15 @@ require "fileutils"
 require "open3"
 require "rbconfig"
 
-# Builds bench/floor for the running Ruby, and loads it: MemprofilerFloor.install(walk), .remove, .last_depth.
+# Builds bench/floor for the running Ruby, and loads it: MemprofilerFloor.install(walk_every, job), .remove,
+# .last_depth.
 module Bench
   folder = File.expand_path("../../tmp/bench/floor-#{RUBY_VERSION}-#{RUBY_PLATFORM}", __dir__)
   FileUtils.mkdir_p(folder)
   commands = [["make", "--silent"]]
-  commands.unshift([RbConfig.ruby, File.expand_path("../floor/extconf.rb", __dir__)]) unless File.exist?("#{folder}/Makefile")
+  extconf = File.expand_path("../floor/extconf.rb", __dir__)
+  makefile = File.join(folder, "Makefile")
+  commands.unshift([RbConfig.ruby, extconf]) unless File.exist?(makefile) && File.mtime(makefile) > File.mtime(extconf)
   commands.each do |command|
     output, status = Open3.capture2e(*command, chdir: folder)
     abort "#{command.join(" ")} failed:\n#{output}" unless status.success?

@@ -54,6 +54,7 @@ if sanitize.empty?
   append_cflags("-O3")
 else
   $CFLAGS << " -O1 -g -fno-omit-frame-pointer #{sanitize}"
+  append_cflags("--param=asan-stack=0") # Ruby's longjmp leaves the redzones of the frames that it skips
   $DLDFLAGS << " #{sanitize}"
 end
 exports = "-Wl,--version-script=%s/exports.map"

@@ -54,6 +54,18 @@ mpp_index_find(const mpp_index_t *index, uint32_t hash, bool (*equal)(const void
     }
 }
 
+/* Whether any id has that hash: a look-up without a comparison. False is certain. [newobj] [gc] */
+static inline bool
+mpp_index_has_hash(const mpp_index_t *index, uint32_t hash)
+{
+    if (index->n_slots == 0) return false;
+    uint32_t mask = index->n_slots - 1;
+    for (uint32_t i = hash & mask; index->slots[i].id != 0; i = (i + 1) & mask) {
+        if (index->slots[i].hash == hash) return true;
+    }
+    return false;
+}
+
 /* Bytes held. [any] */
 size_t mpp_index_bytes(const mpp_index_t *index);
 

@@ -11,18 +11,6 @@
 
 _Static_assert(sizeof(mpp_live_record_t) == 40, "the memory of a live record is promised to users");
 
-/*
- * Keys are addresses at even distances, which the upper half of their product with 2^64 / phi spreads well for some
- * distances and table sizes, badly for others. Folding the top bits onto the low ones, where the index has its slot
- * number from, does for all.
- */
-static uint32_t
-hash_key(uintptr_t key)
-{
-    uint64_t product = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15);
-    return (uint32_t)(product >> 32 ^ product >> 45);
-}
-
 typedef struct {
     const mpp_live_t *live;
     uintptr_t key;
@@ -58,14 +46,14 @@ mpp_live_add(mpp_live_t *live, const mpp_live_record_t *record, mpp_id_t *id)
     if (status != MPP_OK) return status;
 
     *mpp_live_at(live, *id) = *record;
-    mpp_index_insert(&live->index, hash_key(record->key), *id);
+    mpp_index_insert(&live->index, mpp_live_hash(record->key), *id);
     return MPP_OK;
 }
 
 mpp_id_t
 mpp_live_find(const mpp_live_t *live, uintptr_t key)
 {
-    return mpp_index_find(&live->index, hash_key(key), has_key, &(probe_t){live, key});
+    return mpp_index_find(&live->index, mpp_live_hash(key), has_key, &(probe_t){live, key});
 }
 
 void
@@ -73,7 +61,7 @@ mpp_live_remove(mpp_live_t *live, mpp_id_t id)
 {
     uintptr_t key = mpp_live_at(live, id)->key;
 
-    if (key) mpp_index_remove(&live->index, hash_key(key), id);
+    if (key) mpp_index_remove(&live->index, mpp_live_hash(key), id);
     mpp_slab_give(&live->records, id);
 }
 
@@ -89,7 +77,7 @@ mpp_live_rekey(mpp_live_t *live, uintptr_t (*relocate)(void *context, uintptr_t 
         mpp_live_record_t *record = mpp_live_at(live, id);
         if (!record->key) continue;
         record->key = relocate(context, record->key);
-        mpp_index_insert(&live->index, hash_key(record->key), id);
+        mpp_index_insert(&live->index, mpp_live_hash(record->key), id);
     }
 }
 

@@ -33,6 +33,18 @@ mpp_live_weight(const mpp_live_record_t *record)
     return (mpp_sum_t)record->weight << record->doublings;
 }
 
+/*
+ * Keys are addresses at even distances, which the upper half of their product with 2^64 / phi spreads well for some
+ * distances and table sizes, badly for others. Folding the top bits onto the low ones, where the index has its slot
+ * number from, does for all. [any]
+ */
+static inline uint32_t
+mpp_live_hash(uintptr_t key)
+{
+    uint64_t product = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15);
+    return (uint32_t)(product >> 32 ^ product >> 45);
+}
+
 /* On failure nothing is owned. [newobj] */
 MPP_CHECK mpp_status_t mpp_live_init(mpp_live_t *live, mpp_allocator_t *allocator, uint32_t max_records);
 void mpp_live_cleanup(mpp_live_t *live); /* a zeroed one is fine. [newobj] [gc] */
@@ -42,6 +54,13 @@ MPP_CHECK mpp_status_t mpp_live_add(mpp_live_t *live, const mpp_live_record_t *r
 
 /* The record of a key, or 0. [newobj] [gc] */
 mpp_id_t mpp_live_find(const mpp_live_t *live, uintptr_t key);
+
+/* Whether the key may have a record: without a call and mostly one cache line. False is certain. [newobj] [gc] */
+static inline bool
+mpp_live_may_have(const mpp_live_t *live, uintptr_t key)
+{
+    return mpp_index_has_hash(&live->index, mpp_live_hash(key));
+}
 
 /* Removes a record. [newobj] [gc] */
 void mpp_live_remove(mpp_live_t *live, mpp_id_t id);

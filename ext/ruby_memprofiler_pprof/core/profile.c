@@ -426,6 +426,12 @@ mpp_profile_each_pending(const mpp_profile_t *profile, mpp_visit_t visit, void *
     mpp_pending_each(&profile->pending, visit, context);
 }
 
+const mpp_live_t *
+mpp_profile_live(const mpp_profile_t *profile)
+{
+    return &profile->live;
+}
+
 void
 mpp_profile_forget_object(mpp_profile_t *profile, uintptr_t object)
 {

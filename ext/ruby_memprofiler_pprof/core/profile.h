@@ -113,6 +113,8 @@ typedef void (*mpp_visit_t)(void *context, uintptr_t key);
 typedef uintptr_t (*mpp_relocate_t)(void *context, uintptr_t key);
 
 void mpp_profile_each_pending(const mpp_profile_t *profile, mpp_visit_t visit, void *context); /* [gc] */
+/* The live records, so that a host can ask mpp_live_may_have before it calls forget_object. Stays where it is. [any] */
+const mpp_live_t *mpp_profile_live(const mpp_profile_t *profile);
 void mpp_profile_forget_object(mpp_profile_t *profile, uintptr_t object);                      /* it died. [gc] */
 void mpp_profile_forget_frame(mpp_profile_t *profile, uintptr_t frame);                        /* it died. [gc] */
 void mpp_profile_forget_class(mpp_profile_t *profile, uintptr_t class_key);                    /* it died. [gc] */

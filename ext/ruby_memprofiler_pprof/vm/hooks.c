@@ -56,6 +56,20 @@ on_newobj(VALUE self, rb_trace_arg_t *event)
     take_sample(collector, event);
 }
 
+/* What the caches are keyed by: frames and classes. */
+#define KEY_TYPES (1u << RUBY_T_IMEMO | 1u << RUBY_T_CLASS)
+
+static void
+forget_key(mpp_collector_t *collector, VALUE object)
+{
+    if (collector->profile == NULL) return;
+    if (RB_BUILTIN_TYPE(object) == RUBY_T_CLASS) {
+        mpp_profile_forget_class(collector->profile, object);
+    } else {
+        mpp_profile_forget_frame(collector->profile, object);
+    }
+}
+
 static void
 on_freeobj(VALUE self, rb_trace_arg_t *event)
 {
@@ -66,20 +80,9 @@ on_freeobj(VALUE self, rb_trace_arg_t *event)
 #endif
     mpp_run_notice_fork(collector);
     collector->n_frees++;
-    if (MPP_UNLIKELY(collector->profile == NULL)) return;
-
     VALUE object = rb_tracearg_object(event);
-    mpp_profile_forget_object(collector->profile, object);
-    switch (RB_BUILTIN_TYPE(object)) {
-    case RUBY_T_IMEMO:
-        mpp_profile_forget_frame(collector->profile, object);
-        break;
-    case RUBY_T_CLASS:
-        mpp_profile_forget_class(collector->profile, object);
-        break;
-    default:
-        break;
-    }
+    if (MPP_UNLIKELY(mpp_live_may_have(collector->live, object))) mpp_profile_forget_object(collector->profile, object);
+    if (MPP_UNLIKELY(KEY_TYPES >> RB_BUILTIN_TYPE(object) & 1)) forget_key(collector, object);
 }
 
 static void

@@ -12,11 +12,26 @@
 
 typedef struct {
     mpp_profile_t *profile;
-    uint32_t n_drained;
-    mpp_sample_t sample;
-    bool in_hand;
+    mpp_sample_t sample; /* in hand */
     mpp_birth_t stamp;
 } drain_t;
+
+/*
+ * Nothing here can raise or allocate: the way of most samples, whose frames and class were seen before.
+ * False: it is not such a sample, and nothing was done.
+ */
+static bool
+commit_known(drain_t *drain, VALUE object)
+{
+    bool ran_foreign_code;
+    if (drain->sample.entry.raw || RB_BUILTIN_TYPE(object) == RUBY_T_DATA) return false;
+    mpp_birth_t birth = drain->stamp;
+    birth.class_name = mpp_names_find_class(drain->profile, object);
+    if (birth.class_name == 0) return false;
+    birth.bytes = mpp_compat_memsize(object, &ran_foreign_code);
+    mpp_profile_commit(drain->profile, &drain->sample, &birth);
+    return true;
+}
 
 /* Frames first: none of them may be collected before the sample's stack is released by commit. */
 static void
@@ -29,24 +44,35 @@ name_frames(drain_t *drain)
 }
 
 static VALUE
-drain_all(VALUE argument)
+commit_new(VALUE argument)
 {
     drain_t *drain = (drain_t *)argument;
-    while (mpp_profile_take(drain->profile, &drain->sample)) {
-        drain->in_hand = true;
-        drain->n_drained++;
-        VALUE object = drain->sample.entry.object;
-        mpp_birth_t birth = drain->stamp;
-        bool ran_foreign_code;
-
-        if (drain->sample.entry.raw) name_frames(drain);
-        birth.class_name = mpp_names_class(drain->profile, object);
-        birth.bytes = mpp_compat_memsize(object, &ran_foreign_code);
-        drain->in_hand = false;
-        mpp_profile_commit(drain->profile, &drain->sample, &birth);
-        RB_GC_GUARD(object);
-    }
+    VALUE object = drain->sample.entry.object;
+    mpp_birth_t birth = drain->stamp;
+    bool ran_foreign_code;
+    name_frames(drain);
+    birth.bytes = mpp_compat_memsize(object, &ran_foreign_code);
+    birth.class_name = mpp_names_find_class(drain->profile, object);
+    if (birth.class_name == 0) birth.class_name = mpp_names_define_class(drain->profile, object);
+    mpp_profile_commit(drain->profile, &drain->sample, &birth);
     return Qnil;
+}
+
+static void
+commit(drain_t *drain)
+{
+    VALUE object = drain->sample.entry.object;
+    if (commit_known(drain, object)) return;
+
+    VALUE error = rb_errinfo();
+    int state = 0;
+    rb_protect(commit_new, (VALUE)drain, &state);
+    if (state) {
+        mpp_birth_t nothing = {.live = false};
+        rb_set_errinfo(error);
+        mpp_profile_commit(drain->profile, &drain->sample, &nothing);
+    }
+    RB_GC_GUARD(object);
 }
 
 static void
@@ -54,21 +80,14 @@ drain_timed(mpp_collector_t *collector)
 {
     bool timed = collector->costs.n_jobs++ % MPP_TIMED_EVERY == 0;
     uint64_t start = timed ? mpp_clock_ns() : 0;
+    uint32_t n = 0;
     drain_t drain = {
         .profile = collector->profile,
         .stamp = {.gc_count = (uint32_t)rb_gc_count(), .sweeping = mpp_compat_gc_sweeping(), .live = true},
     };
-    VALUE error = rb_errinfo();
     mpp_profile_retain(drain.profile);
-    for (int state = -1; state != 0;) {
-        rb_protect(drain_all, (VALUE)&drain, &state);
-        if (state == 0) break;
-        rb_set_errinfo(error);
-        mpp_birth_t nothing = {.live = false};
-        if (drain.in_hand) mpp_profile_commit(drain.profile, &drain.sample, &nothing);
-        drain.in_hand = false;
-    }
-    if (drain.n_drained >= BURST_SAMPLES) mpp_profile_trim(drain.profile);
+    for (; mpp_profile_take(drain.profile, &drain.sample); n++) commit(&drain);
+    if (n >= BURST_SAMPLES) mpp_profile_trim(drain.profile);
     mpp_profile_release(drain.profile);
     if (timed) collector->costs.jobs_ns += (mpp_clock_ns() - start) * MPP_TIMED_EVERY;
 }

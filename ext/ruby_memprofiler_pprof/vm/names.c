@@ -158,15 +158,18 @@ define_anonymous(mpp_profile_t *profile, VALUE klass)
 }
 
 mpp_id_t
-mpp_names_class(mpp_profile_t *profile, VALUE object)
+mpp_names_find_class(mpp_profile_t *profile, VALUE object)
+{
+    return RBASIC_CLASS(object) == 0 ? 0 : mpp_profile_find_class(profile, rb_obj_class(object));
+}
+
+mpp_id_t
+mpp_names_define_class(mpp_profile_t *profile, VALUE object)
 {
     /* Hidden from the program since its allocation. */
     if (RBASIC_CLASS(object) == 0) return mpp_profile_define_class(profile, 0, MPP_VIEW("(internal)"));
 
     VALUE klass = rb_obj_class(object);
-    mpp_id_t known = mpp_profile_find_class(profile, klass);
-    if (known) return known;
-
     VALUE class_name = rb_mod_name(klass);
     if (NIL_P(class_name)) return define_anonymous(profile, klass);
     name_t name;

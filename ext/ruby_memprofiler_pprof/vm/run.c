@@ -52,6 +52,7 @@ mpp_run_begin(mpp_collector_t *collector)
     if (status != MPP_OK) return status;
     mpp_profile_release(collector->profile);
     collector->profile = profile;
+    collector->live = mpp_profile_live(profile);
     reset_counters(collector, seed);
     return MPP_OK;
 }
@@ -79,8 +80,10 @@ mpp_run_after_fork(mpp_collector_t *collector, size_t uncounted)
     collector->fork_generation = mpp_process.fork_generation;
     if (collector->state != MPP_RUNNING) return; /* what a stopped one holds is its parent's past, and stays readable */
     if (mpp_run_begin(collector) != MPP_OK) {
+        static const mpp_live_t empty;
         mpp_profile_release(collector->profile);
         collector->profile = NULL;
+        collector->live = &empty;
         reset_counters(collector, fresh_seed(collector));
     }
     collector->allocated_base = mpp_compat_allocated_objects() - uncounted;

@@ -47,6 +47,7 @@ struct mpp_collector {
     mpp_state_t state;
     mpp_sampler_t sampler;
     mpp_profile_t *profile; /* never NULL but in a child that had no memory for a new one */
+    const mpp_live_t *live; /* the profile's, or an empty one */
     uint64_t n_own; /* allocations that were our own work */
     uint64_t n_frees; /* FREEOBJ events */
     uint64_t events_ahead; /* allocations seen at the next sample, that one included: see mpp_run_events */
@@ -141,9 +142,11 @@ void mpp_backtrace_sample(mpp_collector_t *collector, VALUE object, mpp_weight_t
 /* Gives the name the profile knows the frame by. May raise NoMemoryError. [gvl] */
 mpp_status_t mpp_names_define_frame(mpp_profile_t *profile, VALUE frame);
 
-/* The name of an object's class as a string id with a reference, 0 when memory is short. Runs no user code. May raise
- * NoMemoryError. [gvl] */
-mpp_id_t mpp_names_class(mpp_profile_t *profile, VALUE object);
+/* The name of an object's class as a string id with a reference, if it is known already, else 0. [gvl] */
+mpp_id_t mpp_names_find_class(mpp_profile_t *profile, VALUE object);
+
+/* The same if it is not; 0 when memory is short. Runs no user code. May raise NoMemoryError. [gvl] */
+mpp_id_t mpp_names_define_class(mpp_profile_t *profile, VALUE object);
 
 /* -- jobs.c -- */
 
