@@ -6,22 +6,43 @@ require "json"
 RSpec.describe "conservation" do
   programs = {
     "nothing" => -> {},
-    "requiring the standard library" => -> { %w[net/http optparse rexml/document csv psych ripper].each { |name| load_again(name) } },
-    "JSON" => -> { 20.times { JSON.parse(JSON.generate((1..200).map { |i| { "id" => i, "name" => "n" * i, "at" => [i, 1.5, nil] } })) } },
+    "requiring the standard library" => lambda do
+      %w[net/http optparse rexml/document csv psych ripper].each { |name| load_again(name) }
+    end,
+    "JSON" => lambda do
+      rows = (1..200).map { |i| { "id" => i, "name" => "n" * i, "at" => [i, 1.5, nil] } }
+      20.times { JSON.parse(JSON.generate(rows)) }
+    end,
     "a split into 200,000 parts" => -> { ("a " * 200_000).split(" ") },
     "threads" => -> { Array.new(8) { Thread.new { 2_000.times { |i| "#{i}" * 3 } } }.each(&:join) },
-    "fibers and enumerators" => -> { 200.times { |i| Enumerator.new { |y| 10.times { |j| y << [i, j] } }.each_slice(3).to_a } },
-    "exceptions" => -> { 1_000.times { |i| deep(20) { raise ArgumentError, "no. #{i}" } rescue $! } }, # rubocop:disable Style/RescueModifier
-    "eval, classes and methods" => -> { 200.times { |i| eval("Class.new(Array) { def m#{i} = [1, #{i}, 'x'] }.new.m#{i}") } }, # rubocop:disable Security/Eval
-    "garbage collections" => -> { 6.times { Array.new(1_000) { "x" * 100 } && GC.start(full_mark: [true, false].sample) } },
-    "finalizers" => -> { 500.times { ObjectSpace.define_finalizer(Object.new, proc { Array.new(3) { Object.new } }) } && GC.start },
+    "fibers and enumerators" => lambda do
+      200.times { |i| Enumerator.new { |y| 10.times { |j| y << [i, j] } }.each_slice(3).to_a }
+    end,
+    "exceptions" => -> { 1_000.times { |i| deep(20) { raise ArgumentError, "no. #{i}" } rescue $! } },
+    "eval, classes and methods" => lambda do
+      200.times { |i| eval("Class.new(Array) { def m#{i} = [1, #{i}, 'x'] }.new.m#{i}") }
+    end,
+    "garbage collections" => lambda do
+      6.times { |i| Array.new(1_000) { "x" * 100 } && GC.start(full_mark: i.even?) }
+    end,
+    "finalizers" => lambda do
+      finalizer = proc { Array.new(3) { Object.new } }
+      500.times { ObjectSpace.define_finalizer(Object.new, finalizer) }
+      GC.start
+    end,
     "methods missing, procs and structs" => -> { 500.times { |i| Struct.new(:a, :b).new(i, proc { i }).b.call } },
-    "strings, symbols, big numbers, ranges" => -> { 300.times { |i| "é#{i}".encode("UTF-16LE").to_sym && 7**(100 + i) && (1..i).to_a } },
-    "trap handlers" => -> { with_trap { 50.times { Process.kill(:USR2, Process.pid) && Array.new(50) { Object.new } } } }
+    "strings, symbols, big numbers, ranges" => lambda do
+      300.times { |i| "é#{i}".encode("UTF-16LE").to_sym && 7**(100 + i) && (1..i).to_a }
+    end,
+    "trap handlers" => lambda do
+      with_trap { 50.times { Process.kill(:USR2, Process.pid) && Array.new(50) { Object.new } } }
+    end
   }
-  if GC.respond_to?(:compact) && GC.method(:compact).owner
+  if GC.respond_to?(:compact)
     programs["compaction"] = -> { 2.times { Array.new(5_000) { "x" * 30 } && GC.compact } }
-    programs["compaction by itself"] = -> { with_auto_compact { 2.times { Array.new(5_000) { [Object.new] } && GC.start } } }
+    programs["compaction by itself"] = lambda do
+      with_auto_compact { 2.times { Array.new(5_000) { [Object.new] } && GC.start } }
+    end
   end
 
   def load_again(name)
@@ -129,7 +150,8 @@ RSpec.describe "conservation" do
   end
 
   it "holds with several collectors, of which one samples one thread" do
-    collectors = [exact, exact(threads: :current), exact(liveness: :none), exact(max_allocation_samples: 16)].each(&:start!)
+    collectors = [exact, exact(threads: :current), exact(liveness: :none), exact(max_allocation_samples: 16)]
+    collectors.each(&:start!)
     Array.new(4) { Thread.new { 500.times { |i| { i => i.to_s } } } }.each(&:join)
     500.times { |i| { i => i.to_s } }
     collectors.each(&:flush)

@@ -61,7 +61,9 @@ RSpec.describe "an interrupted flush" do
     many_rows(collector, 3_000)
     started = collector.snapshot.started_at
     begin
-      Timeout.timeout(0.0005, Interruption) { 1_000.times { collector.flush.then { |data| started = data.started_at + data.duration } } }
+      Timeout.timeout(0.0005, Interruption) do
+        1_000.times { collector.flush.then { |data| started = data.started_at + data.duration } }
+      end
     rescue Interruption
       data = collector.flush
       expect(data.started_at).to be_within(0.001).of(started)
@@ -74,7 +76,7 @@ RSpec.describe "an interrupted flush" do
     collector = exact
     collector.start!
     20.times do |i|
-      Timeout.timeout(0.0002 * (i + 1), Interruption) { collector.flush(gc: true) while true } # rubocop:disable Style/WhileUntilModifier
+      Timeout.timeout(0.0002 * (i + 1), Interruption) { collector.flush(gc: true) while true }
     rescue Interruption
       before = collector.stats[:allocations]
       make(100)
@@ -91,7 +93,8 @@ RSpec.describe "an interrupted flush" do
       collector.start!
       sizes = []
       trap(:USR1) { sizes << collector.flush.allocation_samples_count }
-      objects = Array.new(200) { |i| Object.new.tap { |object| ObjectSpace.define_finalizer(object, proc { sizes << collector.flush.allocation_samples_count }) } }
+      finalizer = proc { sizes << collector.flush.allocation_samples_count }
+      objects = Array.new(200) { Object.new.tap { |object| ObjectSpace.define_finalizer(object, finalizer) } }
       100.times do
         Process.kill(:USR1, Process.pid)
         sizes << collector.flush.allocation_samples_count
@@ -100,7 +103,8 @@ RSpec.describe "an interrupted flush" do
       objects = nil
       GC.start
       10.times { sizes << collector.flush(gc: true).allocation_samples_count }
-      threads = Array.new(4) { Thread.new { 20.times { sizes << collector.flush.allocation_samples_count; Array.new(50) { "x" } } } }
+      flush = -> { sizes << collector.flush.allocation_samples_count && Array.new(50) { "x" } }
+      threads = Array.new(4) { Thread.new { 20.times { flush.call } } }
       threads.each(&:join)
       at_exit do
         sizes << collector.flush.allocation_samples_count

@@ -6,7 +6,8 @@ RSpec.describe "the format of a profile" do
   let(:collector) { exact }
 
   def program
-    JSON.parse(JSON.generate((1..50).map { |i| { "id" => i, "text" => "x" * i } })).map { |row| row.to_a.sort_by(&:first) }
+    rows = (1..50).map { |i| { "id" => i, "text" => "x" * i } }
+    JSON.parse(JSON.generate(rows)).map { |row| row.to_a.sort_by(&:first) }
   end
 
   def each_encoding
@@ -35,10 +36,12 @@ RSpec.describe "the format of a profile" do
 
   it "has the four values in order, their period type and default" do
     mine = read(collector.snapshot)
-    expect(mine.sample_types).to eq [%w[allocations count], %w[allocation_size bytes], %w[retained_objects count], %w[retained_size bytes]]
+    expect(mine.sample_types).to eq [%w[allocations count], %w[allocation_size bytes], %w[retained_objects count],
+                                     %w[retained_size bytes]]
     expect([mine.period_type, mine.default_sample_type]).to eq [%w[allocations count], "retained_size"]
     go = read(collector.snapshot(sample_types: :go))
-    expect(go.sample_types).to eq [%w[alloc_objects count], %w[alloc_space bytes], %w[inuse_objects count], %w[inuse_space bytes]]
+    expect(go.sample_types).to eq [%w[alloc_objects count], %w[alloc_space bytes], %w[inuse_objects count],
+                                   %w[inuse_space bytes]]
     expect([go.period_type, go.default_sample_type]).to eq [%w[space bytes], ""]
   end
 
@@ -57,9 +60,11 @@ RSpec.describe "the format of a profile" do
 
   it "says in comments what made it" do
     comments = read(collector.flush).comments
-    expect(comments).to include("ruby_memprofiler_pprof #{MemprofilerPprof::VERSION}, ruby #{RUBY_VERSION[/\A\d+\.\d+/]}",
-                                "sample rate: 1", "dropped samples: none", match(/\Asamples: \d+ allocated, \d+ live\z/),
-                                match(/\Aown memory: \d+ bytes of 67108864/), match(/\Aliveness: free_hook, gc count: \d+/))
+    version = "ruby_memprofiler_pprof #{MemprofilerPprof::VERSION}, ruby #{RUBY_VERSION[/\A\d+\.\d+/]}"
+    expect(comments).to include(version, "sample rate: 1", "dropped samples: none",
+                                match(/\Asamples: \d+ allocated, \d+ live\z/),
+                                match(/\Aown memory: \d+ bytes of 67108864/),
+                                match(/\Aliveness: free_hook, gc count: \d+/))
   end
 
   it "has one sample for a stack and a class" do
@@ -78,7 +83,7 @@ RSpec.describe "the format of a profile" do
       by_frame = counts[:frame].group_by { |sample| sample.stack.first.name }
       expect(by_frame.keys).to match_array(by_label.keys)
       by_label.each do |name, samples|
-        expect(by_frame[name].map { |sample| sample.values["allocations"] }).to match_array(samples.map { |sample| sample.values["allocations"] })
+        expect(by_frame[name].map { |sample| sample.values.to_a }).to match_array(samples.map { |sample| sample.values.to_a })
       end
       expect(counts[:frame].flat_map { |sample| sample.labels.keys }).to eq []
       expect(counts[:off].flat_map { |sample| sample.labels.keys }).to eq []
@@ -89,25 +94,25 @@ RSpec.describe "the format of a profile" do
       expect(merged.size).to be < counts[:label].size
       expect(counts[:off].size).to eq merged.size
       counts[:off].each do |sample|
-        expect(sample.values["allocations"]).to eq(merged[sample.stack.map(&:to_a)].sum { |part| part.values["allocations"] })
+        expect(sample.values["allocations"]).to eq total(merged[sample.stack.map(&:to_a)])
       end
     end
   end
 
   it "has its mapping named after the program, whatever that is called" do
-    was = $0 # rubocop:disable Style/SpecialGlobalVars
+    was = $0
     ["worker", "größe", "broken \xFF", "x" * 5_000, "bytes"].each do |name|
-      $0 = name # rubocop:disable Style/SpecialGlobalVars
+      $0 = name
       data = collector.snapshot
       expect(ProfileRules.violations(data.pprof_data)).to eq []
     end
   ensure
-    $0 = was # rubocop:disable Style/SpecialGlobalVars
+    $0 = was
   end
 
   it "stays valid where the program's names are the format's own" do
     %w[class count bytes allocations retained_size].each_with_index do |name, i|
-      eval("def self.#{name}_#{i} = Object.new", binding, name, 1) # rubocop:disable Security/Eval
+      eval("def self.#{name}_#{i} = Object.new", binding, name, 1)
       __send__("#{name}_#{i}")
     end
     each_encoding { |*_, data| expect(ProfileRules.violations(data.pprof_data)).to eq [] }
@@ -117,7 +122,7 @@ RSpec.describe "the format of a profile" do
     it "tells dropped allocations, with their weight and nothing retained" do
       small = exact(memory_limit: 1024**2)
       small.start!
-      kept = Array.new(10_000) { |i| eval("Object.new", nil, "file#{i}", i) } # rubocop:disable Security/Eval
+      kept = Array.new(10_000) { |i| eval("Object.new", nil, "file#{i}", i) }
       data = small.flush
       stats = small.stats
       small.stop!
@@ -135,9 +140,9 @@ RSpec.describe "the format of a profile" do
     it "tells evicted rows" do
       small = exact(max_allocation_samples: 16)
       small.start!
-      100.times { |i| eval("Object.new", nil, "f", i) } # rubocop:disable Security/Eval
+      100.times { |i| eval("Object.new", nil, "f", i) }
       GC.start
-      100.times { |i| eval("Object.new", nil, "f", i) } # rubocop:disable Security/Eval
+      100.times { |i| eval("Object.new", nil, "f", i) }
       data = small.flush
       small.stop!
       evicted = samples_in(data, "(evicted)")
@@ -173,8 +178,9 @@ RSpec.describe "the format of a profile" do
       traces = GoPprof.run(data.pprof_data, "-traces")
       expect(traces).to include("Type: retained_size").and match(/^ *class:.*String/)
       focused = GoPprof.run(data.pprof_data, "-top", "-sample_index=allocations", "-tagfocus=class=String")
-      expected = read(data).samples.select { |sample| sample.labels["class"] == "String" }.sum { |sample| sample.values["allocations"] }
-      expect(focused[/accounting for (\d+)/, 1].to_i).to be_between(0.9 * expected, expected) # all but the smallest nodes
+      expected = total(samples_of(data, "String"))
+      shown = focused[/accounting for (\d+)/, 1].to_i
+      expect(shown).to be_between(0.9 * expected, expected) # all but the smallest nodes
     end
 
     it "merges and diffs profiles" do

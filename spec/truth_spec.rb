@@ -41,17 +41,20 @@ module TruthProgram
 end
 
 RSpec.describe "the truth of what is told" do
-  kinds = { plain: "TruthProgram::Plain", strings: "String", arrays: "Array", hashes: "Hash", pairs: "TruthProgram::Pair",
-            bignums: "Integer", ranges: "Range" }
+  kinds = { plain: "TruthProgram::Plain", strings: "String", arrays: "Array", hashes: "Hash",
+            pairs: "TruthProgram::Pair", bignums: "Integer", ranges: "Range" }
 
   describe "at rate 1" do
     it "is exact: counts and sizes by site and class" do
       kept = {}
-      data = exact.profile { kinds.each_key.with_index(1) { |kind, i| kept[kind] = TruthProgram.public_send(kind, 100 * i) } }
+      data = exact.profile do
+        kinds.each_key.with_index(1) { |kind, i| kept[kind] = TruthProgram.public_send(kind, 100 * i) }
+      end
       profile = read(data)
       kinds.each.with_index(1) do |(kind, class_name), i|
         expected = { "allocations" => 100 * i, "retained_objects" => 100 * i }
-        expected["allocation_size"] = expected["retained_size"] = kept[kind].sum { |object| ObjectSpace.memsize_of(object) }
+        bytes = kept[kind].sum { |object| ObjectSpace.memsize_of(object) }
+        expected["allocation_size"] = expected["retained_size"] = bytes
         if kind == :arrays # the results
           expected["allocations"] += 1
           expected["retained_objects"] += 1
@@ -78,8 +81,8 @@ RSpec.describe "the truth of what is told" do
       first = -> { TruthProgram.plain(10) }
       second = -> { TruthProgram.plain(20) }
       data = exact.profile { first.call && second.call }
-      counts = samples_in(data, "TruthProgram.plain", "TruthProgram::Plain").map { |sample| sample.values["allocations"] }
-      expect(counts.sort).to eq [10, 20]
+      samples = samples_in(data, "TruthProgram.plain", "TruthProgram::Plain")
+      expect(samples.map { |sample| sample.values["allocations"] }.sort).to eq [10, 20]
     end
 
     it "sums to the same whatever the classes are shown as" do
@@ -103,6 +106,8 @@ RSpec.describe "the truth of what is told" do
 
   # Each of n allocations counts 1 / p with probability p.
   def variance(n, p) = n * (1 - p) / p
+
+  def plain_in(data) = sum_in(data, "TruthProgram.plain", "TruthProgram::Plain")
 
   def scatter_of(values)
     mean = values.sum.fdiv(values.size)
@@ -132,7 +137,7 @@ RSpec.describe "the truth of what is told" do
         size = ObjectSpace.memsize_of("x" * 1_000)
         values = estimates(rate, program) do |data|
           profile = read(data)
-          [sum_in(profile, "TruthProgram.plain", "TruthProgram::Plain"),
+          [plain_in(profile),
            sum_in(profile, "TruthProgram.strings", "String"),
            sum_in(profile, "TruthProgram.strings", "String", type: "allocation_size"),
            sum_in(profile, "TruthProgram.strings", "String", type: "retained_objects"),
@@ -144,7 +149,7 @@ RSpec.describe "the truth of what is told" do
                   [2_000 * size, few * size**2]]
         errors = values.zip(truths).map { |estimates, (truth, variance)| standard_errors(estimates, truth, variance) }
         expect(errors).to all(be_between(-BOUND, BOUND))
-        # They scatter as independent draws do. Chi-squared of 29 degrees: each is passed by chance once in about 20,000 times.
+        # They scatter as independent draws do. Chi-squared of 29 degrees: each is passed once in about 20,000 times.
         expect(scatter).to be_between(0.3, 2.3)
       end
 
@@ -161,7 +166,7 @@ RSpec.describe "the truth of what is told" do
   describe "these tests of bias" do
     it "fail an estimator that scales by a rounded period" do
       rate = Rational(3, 10)
-      raw = estimates(rate, -> { TruthProgram.plain(10_000) }, raw_counts: true) { |data| sum_in(data, "TruthProgram.plain", "TruthProgram::Plain") }
+      raw = estimates(rate, -> { TruthProgram.plain(10_000) }, raw_counts: true) { |data| plain_in(data) }
       biased = raw.map { |samples| samples * 3 } # 10 / 3, rounded
       right = raw.map { |samples| samples / rate }
       expect(standard_errors(right, 10_000, variance(10_000, rate)).abs).to be < BOUND
@@ -170,14 +175,19 @@ RSpec.describe "the truth of what is told" do
 
     it "fail one that takes every tenth allocation of a program that repeats itself" do
       events = (0...10_000).map { |i| (i % 10).zero? ? :rare : :common }
-      every_tenth = (1..RUNS).map { |seed| events.each_with_index.count { |event, i| event == :rare && (i + seed % 2) % 10 == 0 } * 10 }
-      draws = (1..RUNS).map { |seed| Random.new(seed).then { |random| events.count { |event| event == :rare && random.rand < 0.1 } * 10 } }
+      every_tenth = (1..RUNS).map do |seed|
+        events.each_with_index.count { |event, i| event == :rare && (i + seed % 2) % 10 == 0 } * 10
+      end
+      draws = (1..RUNS).map do |seed|
+        random = Random.new(seed)
+        events.count { |event| event == :rare && random.rand < 0.1 } * 10
+      end
       expect(standard_errors(draws, 1_000, variance(1_000, 0.1)).abs).to be < BOUND
       expect(standard_errors(every_tenth, 1_000, variance(1_000, 0.1)).abs).to be > BOUND
     end
 
     it "fail one that forgets to scale what it dropped" do
-      values = estimates(0.5, -> { TruthProgram.plain(10_000) }) { |data| sum_in(data, "TruthProgram.plain", "TruthProgram::Plain") * 0.95 }
+      values = estimates(0.5, -> { TruthProgram.plain(10_000) }) { |data| plain_in(data) * 0.95 }
       expect(standard_errors(values, 10_000, variance(10_000, 0.5)).abs).to be > BOUND
     end
   end
@@ -203,7 +213,8 @@ RSpec.describe "the truth of what is told" do
   end
 
   it "counts samples as they are with raw_counts" do
-    data = MemprofilerPprof::Collector.new(sample_rate: 0.1, seed: 4, raw_counts: true).profile { TruthProgram.plain(10_000) }
+    collector = MemprofilerPprof::Collector.new(sample_rate: 0.1, seed: 4, raw_counts: true)
+    data = collector.profile { TruthProgram.plain(10_000) }
     profile = read(data)
     expect(profile.total("allocations")).to eq data.allocation_samples_count
     expect(sum_in(profile, "TruthProgram.plain", "TruthProgram::Plain")).to be_within(200).of(1_000)

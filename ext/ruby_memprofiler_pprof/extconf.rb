@@ -42,7 +42,7 @@ have_func("rb_obj_memsize_of")
 have_func("rb_objspace_garbage_object_p")
 have_func("rb_objspace_marked_object_p")
 have_func("rb_postponed_job_preregister", "ruby/debug.h")
-have_func("rb_profile_thread_frames", "ruby/debug.h")
+have_func("getrandom", "sys/random.h")
 
 upb = protobuf_folder
 

@@ -21,7 +21,7 @@ module MemprofilerPprof
   # @!method live_heap_samples_count
   #   @return [Integer] sampled objects that are not known to be dead
   # @!method stats
-  #   The collector's numbers: samples, drops by reason, own memory in bytes by table, time spent in ns, back end.
+  #   The collector's numbers: samples, drops by reason, own memory in bytes by table, time spent in seconds, back end.
   #   @return [Hash{Symbol=>Object}]
   class Collector
     DEFAULT_SAMPLE_RATE = 0.01
@@ -96,7 +96,7 @@ module MemprofilerPprof
       Options.check(:threads, threads)
       Options.check(:seed, seed)
       initialize_native(sample_rate, max_heap_samples, max_allocation_samples, memory_limit, max_stack_depth,
-                        raw_counts, liveness == :auto ? :free_hook : liveness, threads, seed)
+                        raw_counts, liveness == :auto ? :free_hook : liveness, seed)
       @sample_rate = sample_rate
       @max_heap_samples = max_heap_samples
       @max_allocation_samples = max_allocation_samples

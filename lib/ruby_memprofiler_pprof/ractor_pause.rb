@@ -8,23 +8,40 @@ module MemprofilerPprof
   # only the main Ractor has any.
   # @api private
   module RactorPause
+    # The longest wait for a thread whose beginning cannot be seen from here, in seconds: it has replaced its streams.
+    LONGEST = 0.1
+
     def new(...)
       return super unless Ractor.current == Ractor.main
 
-      begin
+      # No exception of another thread may put the hooks in too early.
+      Thread.handle_interrupt(Object => :never) do
         MemprofilerPprof.__send__(:pause_native)
-        super.tap { |ractor| sleep(0.0001) until RactorPause.begun?(ractor) }
+        super.tap { |ractor| RactorPause.await(ractor) } # with no collector running too: one may start right after
       ensure
         MemprofilerPprof.__send__(:resume_native)
       end
     end
 
-    # What the thread allocates too early are the Ractor's standard streams, of which STDERR is the last.
+    def self.await(ractor)
+      deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + LONGEST
+      sleep(0.0001) until begun?(ractor) || Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+    end
+
+    # What the thread allocates too early are the Ractor's three standard streams.
     def self.begun?(ractor)
-      ObjectSpace.reachable_objects_from(ractor).count { |object| IO === object } == 3
+      ObjectSpace.reachable_objects_from(ractor).count { |object| IO === object } >= 3
+    end
+
+    # A fork during a pause: the thread that would put the hooks in again is not in the child.
+    module Fork
+      def _fork
+        super.tap { |pid| MemprofilerPprof.__send__(:mend_native) if pid.zero? }
+      end
     end
   end
   private_constant :RactorPause
 
   Ractor.singleton_class.prepend(RactorPause)
+  Process.singleton_class.prepend(RactorPause::Fork)
 end

@@ -21,13 +21,18 @@ module Child
   # @raise [Failed] if it exits with anything but 0
   def self.run(code, *options, environment: {})
     output, messages, status = Open3.capture3(
-      { "RUBYOPT" => nil, **environment }, "timeout", SECONDS.to_s, RbConfig.ruby, "--disable=gems", *options,
-      *$LOAD_PATH.map { |folder| "-I#{folder}" }, "-e", "#{PRELUDE}eval($stdin.read, TOPLEVEL_BINDING, \"child\", 1)",
+      { "RUBYOPT" => nil, **environment }, "timeout", "-s", "KILL", SECONDS.to_s,
+      RbConfig.ruby, "--disable=gems", *options, *$LOAD_PATH.map { |folder| "-I#{folder}" }, "-e", "#{PRELUDE}eval($stdin.read, TOPLEVEL_BINDING, \"child\", 1)",
       stdin_data: code, binmode: true
     )
     check(status, messages)
     output.force_encoding(Encoding::UTF_8)
   end
+
+  # AddressSanitizer keeps freed memory for a while, and its allocator may be locked for good in the fork of a process
+  # with several threads.
+  # @return [Boolean]
+  def self.sanitized? = ENV["LD_PRELOAD"].to_s.include?("asan")
 
   # @return [Object] what the block gives in a fork of this process
   # @raise [Failed] if it raises, with its message, or dies

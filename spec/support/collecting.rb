@@ -9,7 +9,7 @@ module Collecting
   # @return [ProfileReader::Profile]
   def read(data) = ProfileReader.read(data.pprof_data)
 
-  # @return [Array<ProfileReader::Sample>] the samples that have a frame of that name, and are of that class if one is given
+  # @return [Array<ProfileReader::Sample>] those that have a frame of that name and, if one is given, are of that class
   def samples_in(data, name, class_name = nil)
     profile = data.is_a?(MemprofilerPprof::ProfileData) ? read(data) : data
     profile.samples.select do |sample|
@@ -19,8 +19,14 @@ module Collecting
 
   # @return [Integer] what these samples have of a value
   def sum_in(data, name, class_name = nil, type: "allocations")
-    samples_in(data, name, class_name).sum { |sample| sample.values.fetch(type) }
+    total(samples_in(data, name, class_name), type)
   end
+
+  # @return [Integer] what the samples have of a value
+  def total(samples, type = "allocations") = samples.sum { |sample| sample.values.fetch(type) }
+
+  # @return [Array<ProfileReader::Sample>]
+  def samples_of(data, class_name) = read(data).samples.select { |sample| sample.labels["class"] == class_name }
 
   # What became of every allocation since the start, beside the VM's own count: equal if none was lost or counted twice.
   # @return [Array(Integer, Integer)]

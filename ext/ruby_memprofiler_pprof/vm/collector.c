@@ -36,7 +36,6 @@ collector_mark(void *pointer)
     mpp_run_notice_fork(collector);
     rb_gc_mark(collector->thread);
     if (collector->state != MPP_RUNNING || collector->profile == NULL) return;
-    rb_gc_mark(collector->self); /* pins it: the hooks' data is its address */
     collector->liveness->verify(collector);
     mpp_profile_each_pending(collector->profile, mark_and_pin, NULL);
     if (!collector->liveness->sees_deaths) mpp_profile_sweep_keys(collector->profile, mark_movable, NULL);
@@ -56,7 +55,7 @@ static void
 collector_free(void *pointer)
 {
     mpp_collector_t *collector = pointer;
-    mpp_process_remove(collector);
+    if (collector->state == MPP_RUNNING) mpp_process_remove(collector); /* the VM ends */
     mpp_profile_release(collector->profile);
     free(collector->frames);
     free(collector->lines);
@@ -127,12 +126,9 @@ liveness_by_name(VALUE name)
 /* The options have been validated in Ruby. */
 static VALUE
 collector_initialize(VALUE self, VALUE sample_rate, VALUE max_heap_samples, VALUE max_allocation_samples,
-                     VALUE memory_limit, VALUE max_stack_depth, VALUE raw_counts, VALUE liveness, VALUE threads,
-                     VALUE seed)
-
+                     VALUE memory_limit, VALUE max_stack_depth, VALUE raw_counts, VALUE liveness, VALUE seed)
 {
     mpp_collector_t *collector = rb_check_typeddata(self, &collector_type);
-    (void)threads;
     if (collector->profile) rb_raise(rb_eArgError, "already initialized");
     collector->sample_rate = NUM2DBL(sample_rate);
     collector->raw_counts = RTEST(raw_counts);
@@ -155,18 +151,40 @@ collector_initialize(VALUE self, VALUE sample_rate, VALUE max_heap_samples, VALU
 }
 
 static VALUE
+put_hooks_in(VALUE self)
+{
+    mpp_collector_t *collector = collector_of(self);
+    rb_gc_register_address(&collector->self);
+    collector->liveness->start(collector, self);
+    mpp_hooks_add_newobj(self);
+    return Qnil;
+}
+
+static void
+take_hooks_out(mpp_collector_t *collector)
+{
+    mpp_hooks_remove_newobj(collector->self);
+    collector->liveness->stop(collector, collector->self);
+    rb_gc_unregister_address(&collector->self);
+}
+
+/* What may fail comes first: a start that raises leaves the collector as it was. */
+static VALUE
 collector_start(VALUE self, VALUE threads)
 {
     mpp_collector_t *collector = collector_of(self);
+    int failed = 0;
     if (collector->state == MPP_RUNNING) return Qfalse;
-    if (mpp_run_begin(collector) != MPP_OK) rb_memerror();
-    collector->thread = threads == ID2SYM(rb_intern("current")) ? rb_thread_current() : Qnil;
-
     collector->self = self;
+    rb_protect(put_hooks_in, self, &failed);
+    if (failed || mpp_run_begin(collector) != MPP_OK) {
+        take_hooks_out(collector);
+        if (failed) rb_jump_tag(failed);
+        rb_memerror();
+    }
+    collector->thread = threads == ID2SYM(rb_intern("current")) ? rb_thread_current() : Qnil;
     collector->state = MPP_RUNNING;
     mpp_process_add(collector);
-    collector->liveness->start(collector, self);
-    mpp_hooks_add_newobj(self);
     mpp_run_take_bases(collector); /* no object is allocated between this and the first event */
     return Qtrue;
 }
@@ -176,14 +194,17 @@ collector_stop(VALUE self, VALUE gc)
 {
     mpp_collector_t *collector = collector_of(self);
     if (collector->state != MPP_RUNNING) return Qfalse;
-    if (RTEST(gc)) rb_gc_start();
-    if (collector->state != MPP_RUNNING) return Qfalse; /* a finalizer was quicker */
+    if (RTEST(gc)) {
+        mpp_jobs_drain(collector); /* what waits is marked */
+        rb_gc_start();
+        if (collector->state != MPP_RUNNING) return Qfalse; /* a finalizer was quicker */
+    }
     /* No interrupt is checked from here on: either all of it happens or none. */
     mpp_hooks_remove_newobj(self);
     collector->allocated_at_stop = mpp_compat_allocated_objects();
     mpp_jobs_drain(collector);
     mpp_flush_measure(collector, false);
-    collector->liveness->stop(collector, self);
+    take_hooks_out(collector);
     mpp_run_end(collector);
     collector->thread = Qnil;
     mpp_process_remove(collector);
@@ -232,7 +253,7 @@ mpp_collector_define(VALUE module)
     VALUE klass = rb_define_class_under(module, "Collector", rb_cObject);
     rb_define_alloc_func(klass, collector_allocate);
     rb_undef_method(klass, "initialize_copy");
-    rb_define_private_method(klass, "initialize_native", collector_initialize, 9);
+    rb_define_private_method(klass, "initialize_native", collector_initialize, 8);
     rb_define_private_method(klass, "start_native", collector_start, 1);
     rb_define_private_method(klass, "stop_native", collector_stop, 1);
     rb_define_method(klass, "running?", collector_running_p, 0);

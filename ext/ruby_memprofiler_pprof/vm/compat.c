@@ -63,7 +63,6 @@ mpp_compat_trigger_job(void)
 }
 #endif
 
-#if MPP_HOOKS_SEE_ALL_RACTORS
 static rb_ractor_local_key_t main_ractor_key;
 
 static void
@@ -80,18 +79,6 @@ mpp_compat_in_other_ractor(void)
 {
     return rb_ractor_local_storage_ptr(main_ractor_key) == NULL;
 }
-#else
-static void
-note_main_ractor(void)
-{
-}
-
-bool
-mpp_compat_in_other_ractor(void)
-{
-    return false;
-}
-#endif
 
 #define MAX_FRAMES_AT_LOAD 4096
 
@@ -178,6 +165,13 @@ mpp_compat_survives_sweep(VALUE object)
 #endif
 }
 
+void
+mpp_compat_restore_error(VALUE error)
+{
+    /* Amid a throw or a break it is an internal object, which rb_set_errinfo does not take; rb_ensure restores that. */
+    if (NIL_P(error) || RB_BUILTIN_TYPE(error) != RUBY_T_IMEMO) rb_set_errinfo(error);
+}
+
 static VALUE
 measure(VALUE argument)
 {
@@ -193,7 +187,7 @@ memsize_of_data(VALUE object)
     VALUE error = rb_errinfo();
     int state = 0;
     rb_protect(measure, (VALUE)object_and_size, &state);
-    if (state) rb_set_errinfo(error);
+    if (state) mpp_compat_restore_error(error);
     RB_GC_GUARD(object);
     return (size_t)object_and_size[1];
 }

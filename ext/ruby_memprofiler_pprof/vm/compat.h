@@ -27,11 +27,14 @@ void mpp_compat_init(void (*job)(void *unused));
 /* Asks for the job at the next safe point of this thread. [newobj] */
 void mpp_compat_trigger_job(void);
 
-/* Whether an event comes from a Ractor other than the main one. [newobj] [gc] */
+/* Whether this is a Ractor other than the main one. Jobs run in whichever Ractor comes first. [newobj] [gc] */
 bool mpp_compat_in_other_ractor(void);
 
 /* The second `<main>`, without a line, that Ruby before 3.3 puts at the root of the main thread's stack, 0 if unknown. */
 extern VALUE mpp_compat_dummy_root;
+
+/* After rb_protect caught something: puts rb_errinfo() back to what it was before. [gvl] */
+void mpp_compat_restore_error(VALUE error);
 
 /* The VM's own counts, compaction's moves taken off. [newobj] [gc] (not in dcompact) */
 size_t mpp_compat_allocated_objects(void);

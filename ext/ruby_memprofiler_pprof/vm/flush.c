@@ -65,6 +65,7 @@ void
 mpp_flush_measure(mpp_collector_t *collector, bool in_slices)
 {
     mpp_profile_t *profile = collector->profile;
+    uint32_t run = collector->run;
     mpp_id_t cursor = 0;
     uint64_t n_stale = 0;
     uint64_t start = mpp_clock_ns();
@@ -75,9 +76,9 @@ mpp_flush_measure(mpp_collector_t *collector, bool in_slices)
             rb_thread_schedule(); /* may raise: nothing is held */
             start = mpp_clock_ns();
         }
-        if (collector->profile != profile || collector->state != MPP_RUNNING) return; /* another run by now */
+        if (collector->run != run || collector->state != MPP_RUNNING) return;
     }
-    note_hold(collector, start);
+    if (in_slices) note_hold(collector, start);
     collector->n_stale = n_stale;
 }
 
@@ -92,6 +93,7 @@ typedef struct {
 
 typedef struct {
     mpp_collector_t *collector;
+    uint32_t run;
     bool delta;
     uint32_t min_gc_age;
     bool done;
@@ -274,6 +276,7 @@ take_snapshot(flush_t *flush)
     if (collector->profile == NULL) rb_memerror();
     mpp_snapshot_options_t options = {flush->delta, flush->min_gc_age, mpp_run_gc_finished(collector)};
     if (mpp_profile_snapshot(collector->profile, &options, &flush->snapshot) != MPP_OK) rb_memerror();
+    flush->run = collector->run;
     take_interval(flush);
     flush->options.period = (int64_t)(1.0 / collector->sample_rate + 0.5);
     write_comments(flush);
@@ -337,7 +340,7 @@ give_back(flush_t *flush)
 {
     mpp_collector_t *collector = flush->collector;
     mpp_snapshot_give_back(flush->snapshot);
-    if (collector->profile != flush->snapshot->profile || flush->started_ns > collector->interval_ns) return;
+    if (collector->run != flush->run || flush->started_ns > collector->interval_ns) return;
     collector->interval_wall_ns = flush->started_wall_ns;
     collector->interval_ns = flush->started_ns;
 }
@@ -350,32 +353,34 @@ end_flush(VALUE argument)
     if (flush->snapshot && flush->delta && !flush->done) give_back(flush);
     mpp_snapshot_free(flush->snapshot);
     mpp_release(&flush->output.budget.allocator, flush->output.bytes, flush->output.capacity);
-    flush->collector->scratch_bytes = flush->scratch.peak_bytes;
     return Qnil;
+}
+
+static void
+note_cost(const flush_t *flush, uint64_t start)
+{
+    mpp_collector_t *collector = flush->collector;
+    collector->scratch_bytes = flush->scratch.peak_bytes;
+    collector->output_bytes = flush->output.budget.peak_bytes;
+    collector->costs.n_flushes++;
+    collector->costs.flush_ns += mpp_clock_ns() - start;
 }
 
 VALUE
 mpp_flush(mpp_collector_t *collector, const mpp_flush_request_t *request)
 {
     uint64_t start = mpp_clock_ns();
-    flush_t flush;
-    memset(&flush, 0, offsetof(flush_t, comments));
-    flush.collector = collector;
-    flush.delta = request->delta;
-    flush.min_gc_age = request->min_gc_age;
-    flush.status = MPP_OK;
-    flush.output = (output_t){.bytes = NULL};
+    flush_t flush = {.collector = collector, .delta = request->delta, .min_gc_age = request->min_gc_age};
     choose_encoding(&flush.options, request->sample_types, request->class_names);
     mpp_budget_init(&flush.scratch, SIZE_MAX);
     mpp_budget_init(&flush.output.budget, SIZE_MAX);
 
     if (collector->state == MPP_RUNNING) {
-        if (request->gc) rb_gc_start();
         mpp_jobs_drain(collector);
+        if (request->gc) rb_gc_start(); /* after the drain, for what waits is marked */
         mpp_flush_measure(collector, true);
     }
     VALUE data = rb_ensure(flush_steps, (VALUE)&flush, end_flush, (VALUE)&flush);
-    collector->costs.n_flushes++;
-    collector->costs.flush_ns += mpp_clock_ns() - start;
+    if (collector->run == flush.run) note_cost(&flush, start);
     return data;
 }

@@ -24,6 +24,7 @@ take_sample(mpp_collector_t *collector, rb_trace_arg_t *event)
     VALUE object = rb_tracearg_object(event);
     mpp_weight_t weight = collector->sampler.weight;
     mpp_sampler_draw(&collector->sampler);
+    collector->n_drawn++;
     collector->events_ahead += collector->sampler.gap + 1;
 
     if (is_internal(object)) {
@@ -139,15 +140,29 @@ pause_all(VALUE module)
     return Qnil;
 }
 
-static VALUE
-resume_all(VALUE module)
+static void
+put_all_in(void)
 {
-    (void)module;
-    if (mpp_process.n_pauses == 0 || --mpp_process.n_pauses > 0) return Qnil;
     for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
         collector->liveness->start(collector, collector->self);
         mpp_hooks_add_newobj(collector->self);
     }
+}
+
+static VALUE
+resume_all(VALUE module)
+{
+    (void)module;
+    if (mpp_process.n_pauses > 0 && --mpp_process.n_pauses == 0) put_all_in();
+    return Qnil;
+}
+
+static VALUE
+mend(VALUE module)
+{
+    (void)module;
+    if (mpp_process.hooks_left_out) put_all_in();
+    mpp_process.hooks_left_out = false;
     return Qnil;
 }
 
@@ -156,4 +171,5 @@ mpp_hooks_define(VALUE module)
 {
     rb_define_private_method(rb_singleton_class(module), "pause_native", pause_all, 0);
     rb_define_private_method(rb_singleton_class(module), "resume_native", resume_all, 0);
+    rb_define_private_method(rb_singleton_class(module), "mend_native", mend, 0);
 }

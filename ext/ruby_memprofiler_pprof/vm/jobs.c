@@ -68,9 +68,8 @@ commit(drain_t *drain)
     int state = 0;
     rb_protect(commit_new, (VALUE)drain, &state);
     if (state) {
-        mpp_birth_t nothing = {.live = false};
-        rb_set_errinfo(error);
-        mpp_profile_commit(drain->profile, &drain->sample, &nothing);
+        mpp_compat_restore_error(error);
+        mpp_profile_discard(drain->profile, &drain->sample, MPP_DROP_NO_MEMORY);
     }
     RB_GC_GUARD(object);
 }
@@ -78,7 +77,8 @@ commit(drain_t *drain)
 static void
 drain_timed(mpp_collector_t *collector)
 {
-    bool timed = collector->costs.n_jobs++ % MPP_TIMED_EVERY == 0;
+    bool large = mpp_profile_pending_count(collector->profile) >= MPP_TIMED_EVERY;
+    bool timed = ++collector->costs.n_jobs % MPP_TIMED_EVERY == 0 || large;
     uint64_t start = timed ? mpp_clock_ns() : 0;
     uint32_t n = 0;
     drain_t drain = {
@@ -89,7 +89,7 @@ drain_timed(mpp_collector_t *collector)
     for (; mpp_profile_take(drain.profile, &drain.sample); n++) commit(&drain);
     if (n >= BURST_SAMPLES) mpp_profile_trim(drain.profile);
     mpp_profile_release(drain.profile);
-    if (timed) collector->costs.jobs_ns += (mpp_clock_ns() - start) * MPP_TIMED_EVERY;
+    if (timed) collector->costs.jobs_ns += (mpp_clock_ns() - start) * (large ? 1 : MPP_TIMED_EVERY);
 }
 
 void

@@ -55,20 +55,17 @@ append_without_addresses(name_t *name, const char *bytes, size_t length)
     }
 }
 
-/* The string as valid UTF-8, itself if it is that already. */
+/*
+ * The string's bytes as valid UTF-8: what is not, in whatever encoding it was, becomes U+FFFD. To convert would be
+ * kinder, but may load a transcoder, and with it run code of the program.
+ */
 static VALUE
 utf8(VALUE string)
 {
-    rb_encoding *encoding = rb_enc_get(string);
-    rb_encoding *target = rb_utf8_encoding();
-    if (encoding != target && encoding != rb_usascii_encoding() && encoding != rb_ascii8bit_encoding()) {
-        string = rb_str_conv_enc(string, encoding, target); /* itself where it cannot be converted */
-        encoding = rb_enc_get(string);
-    }
     if (rb_enc_str_coderange(string) == ENC_CODERANGE_7BIT) return string;
-    if (encoding != target) {
+    if (rb_enc_get(string) != rb_utf8_encoding()) {
         string = rb_str_dup(string);
-        rb_enc_associate(string, target);
+        rb_enc_associate(string, rb_utf8_encoding());
     }
     VALUE scrubbed = rb_str_scrub(string, Qnil);
     return NIL_P(scrubbed) ? string : scrubbed;
@@ -81,12 +78,12 @@ view_of(const name_t *name)
 }
 
 static void
-append_string(name_t *name, VALUE string)
+append_string(name_t *name, VALUE string, void (*append_bytes)(name_t *name, const char *bytes, size_t length))
 {
     if (!RB_TYPE_P(string, T_STRING)) return;
     if (RSTRING_LEN(string) > 4 * MAX_NAME_BYTES) string = rb_str_substr(string, 0, MAX_NAME_BYTES);
     string = utf8(string);
-    append_without_addresses(name, RSTRING_PTR(string), (size_t)RSTRING_LEN(string));
+    append_bytes(name, RSTRING_PTR(string), (size_t)RSTRING_LEN(string));
     RB_GC_GUARD(string);
 }
 
@@ -96,7 +93,7 @@ append_path(name_t *name, VALUE frame)
 {
     VALUE path = rb_profile_frame_absolute_path(frame);
     if (!RB_TYPE_P(path, T_STRING)) path = rb_profile_frame_path(frame);
-    append_string(name, path);
+    append_string(name, path, append);
     if (name->length == strlen("<cfunc>") && memcmp(name->bytes, "<cfunc>", name->length) == 0) name->length = 0;
 }
 
@@ -115,7 +112,7 @@ mpp_names_define_frame(mpp_profile_t *profile, VALUE frame)
 {
     name_t name, filename;
     name.length = filename.length = 0;
-    append_string(&name, rb_profile_frame_full_label(frame));
+    append_string(&name, rb_profile_frame_full_label(frame), append_without_addresses);
     if (name.length == 0) append(&name, "(unnamed)", strlen("(unnamed)"));
     append_path(&filename, frame);
     int32_t start_line = line_number(rb_profile_frame_first_lineno(frame));
@@ -151,7 +148,7 @@ define_anonymous(mpp_profile_t *profile, VALUE klass)
     if (NIL_P(superclass_name)) {
         append(&name, "class", strlen("class"));
     } else {
-        append_string(&name, superclass_name);
+        append_string(&name, superclass_name, append_without_addresses);
     }
     append(&name, ")", 1);
     return mpp_profile_define_class(profile, 0, view_of(&name));
@@ -174,6 +171,6 @@ mpp_names_define_class(mpp_profile_t *profile, VALUE object)
     if (NIL_P(class_name)) return define_anonymous(profile, klass);
     name_t name;
     name.length = 0;
-    append_string(&name, class_name);
+    append_string(&name, class_name, append_without_addresses);
     return mpp_profile_define_class(profile, is_constant_path(&name) ? klass : 0, view_of(&name));
 }

@@ -13,6 +13,7 @@ static void
 in_child(void)
 {
     mpp_process.fork_generation++;
+    mpp_process.hooks_left_out = mpp_process.n_pauses > 0; /* whoever would put them in again is not here */
     mpp_process.n_pauses = 0;
     mpp_process.n_own_work = 0;
     mpp_process.own_work = NULL;

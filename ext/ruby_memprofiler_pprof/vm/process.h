@@ -23,6 +23,7 @@ typedef struct {
     uint32_t n_own_work; /* entries in own_work: while 0, no event needs to ask whose thread it is on */
     mpp_own_work_t *own_work;
     uint32_t n_pauses; /* while not 0, no hook is in */
+    bool hooks_left_out; /* by a fork during a pause, until mend_native */
     mpp_collector_t *running; /* linked through their `next_running` */
 } mpp_process_t;
 

@@ -6,7 +6,9 @@
  */
 #include "vm.h"
 
+#ifdef HAVE_GETRANDOM
 #include <sys/random.h>
+#endif
 #include <time.h>
 
 static int64_t
@@ -20,9 +22,11 @@ wall_clock_ns(void)
 static uint64_t
 fresh_seed(const mpp_collector_t *collector)
 {
-    uint64_t seed;
     if (collector->has_seed) return collector->seed;
+#ifdef HAVE_GETRANDOM
+    uint64_t seed;
     if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) == (ssize_t)sizeof(seed)) return seed;
+#endif
     return mpp_hash_mix(mpp_clock_ns() ^ (uint64_t)(uintptr_t)collector);
 }
 
@@ -33,9 +37,10 @@ reset_counters(mpp_collector_t *collector, uint64_t seed)
     if (collector->raw_counts) collector->sampler.weight = MPP_WEIGHT_ONE;
     collector->run++;
     collector->events_ahead = collector->sampler.gap + 1;
-    collector->n_own = collector->n_frees = collector->n_other_ractor = collector->n_samples = 0;
+    collector->n_own = collector->n_frees = collector->n_other_ractor = collector->n_samples = collector->n_drawn = 0;
     collector->internal_weight = collector->other_thread_weight = 0;
     collector->n_stale = 0;
+    collector->snapshot_bytes = collector->scratch_bytes = collector->output_bytes = 0;
     collector->costs = (mpp_costs_t){0};
     collector->started_wall_ns = collector->interval_wall_ns = wall_clock_ns();
     collector->started_ns = collector->interval_ns = mpp_clock_ns();

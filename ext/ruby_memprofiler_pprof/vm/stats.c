@@ -6,6 +6,7 @@
 typedef struct {
     mpp_collector_t collector; /* a copy */
     mpp_profile_stats_t profile;
+    mpp_amount_t counted;
     uint64_t vm_allocated;
     uint64_t events;
     mpp_own_work_t own_work;
@@ -44,7 +45,7 @@ allocations(const reading_t *reading)
     uint64_t seen = reading->events + collector->n_own + collector->n_other_ractor;
     VALUE hash = rb_hash_new();
     set(hash, "vm", ULL2NUM(reading->vm_allocated));
-    set(hash, "counted", whole(reading->profile.counted.count));
+    set(hash, "counted", whole(reading->counted.count));
     set(hash, "dropped", whole(reading->profile.dropped.count));
     set(hash, "internal", whole(collector->internal_weight));
     set(hash, "other_thread", whole(collector->other_thread_weight));
@@ -82,6 +83,7 @@ memory(const reading_t *reading)
     set(hash, "caches", SIZET2NUM(stats->caches_bytes));
     set(hash, "last_snapshot", SIZET2NUM(reading->collector.snapshot_bytes));
     set(hash, "last_scratch", SIZET2NUM(reading->collector.scratch_bytes));
+    set(hash, "last_output", SIZET2NUM(reading->collector.output_bytes));
     return hash;
 }
 
@@ -107,10 +109,7 @@ effective_rate(const reading_t *reading)
 {
     const mpp_collector_t *collector = &reading->collector;
     if (reading->events == 0) return collector->sample_rate;
-    mpp_sum_t unsampled = collector->internal_weight + collector->other_thread_weight;
-    double skipped = (double)(unsampled >> MPP_WEIGHT_BITS);
-    double candidates = (double)reading->events - skipped;
-    return candidates > 0 ? (double)collector->n_samples / candidates : collector->sample_rate;
+    return (double)collector->n_drawn / (double)reading->events;
 }
 
 static VALUE
@@ -159,6 +158,7 @@ mpp_stats(mpp_collector_t *collector)
     if (collector->state == MPP_RUNNING) mpp_jobs_drain(collector);
     if (collector->profile == NULL) rb_memerror();
     mpp_profile_stats(collector->profile, &reading.profile);
+    reading.counted = mpp_profile_counted(collector->profile);
     reading.vm_allocated = mpp_run_vm_allocated(collector);
     reading.events = mpp_run_events(collector);
     reading.collector = *collector;

@@ -30,7 +30,7 @@ extern const mpp_liveness_t mpp_liveness_none;
 /* Nanoseconds spent, as measured. */
 typedef struct {
     uint64_t hook_ns; /* estimated: one sample in MPP_TIMED_EVERY is timed */
-    uint64_t jobs_ns; /* estimated likewise */
+    uint64_t jobs_ns; /* estimated: one small job in MPP_TIMED_EVERY is timed, and every large one */
     uint64_t flush_ns; /* with the GVL and without */
     uint64_t longest_hold_ns; /* the longest stretch of a flush that held the GVL */
     uint64_t n_jobs;
@@ -53,10 +53,11 @@ struct mpp_collector {
     uint64_t events_ahead; /* allocations seen at the next sample, that one included: see mpp_run_events */
 
     /* The sampled path. */
-    VALUE self; /* this collector's object, pinned while it runs */
+    VALUE self; /* this collector's object; while it runs a root of the GC, which keeps and pins it */
     VALUE thread; /* samples of other threads are only counted; Qnil: all threads */
     mpp_sum_t internal_weight; /* VM-internal objects: T_IMEMO, T_ICLASS, class 0 */
     mpp_sum_t other_thread_weight;
+    uint64_t n_drawn; /* events that were drawn, whatever became of them */
     uint64_t n_other_ractor;
     uint64_t n_samples;
     VALUE *frames; /* scratch: max_depth + 1 */
@@ -86,6 +87,7 @@ struct mpp_collector {
     uint64_t n_stale; /* sizes that the last pass could not measure again */
     size_t snapshot_bytes; /* of the last flush */
     size_t scratch_bytes;
+    size_t output_bytes;
     mpp_costs_t costs;
     mpp_collector_t *next_running;
 };
@@ -131,6 +133,7 @@ void mpp_hooks_remove_newobj(VALUE self); /* [gvl] */
 void mpp_hooks_add_freeobj(VALUE self);    /* [gvl] */
 void mpp_hooks_remove_freeobj(VALUE self); /* [gvl] */
 void mpp_hooks_define(VALUE module);       /* [gvl] */
+
 
 /* -- backtrace.c -- */
 
