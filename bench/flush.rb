@@ -33,11 +33,13 @@ Bench.define("flush", "Flush of 100,000 live records") do |report|
     stats = collector.stats
     report.add("#{name}: longest hold of the GVL, as the collector measures it, of #{flushes} flushes",
                stats[:time][:longest_hold] * 1e3, unit: "ms", bar: 50)
-    report.add("#{name}: longest gap of a thread that ticks each millisecond", gaps.map { |gap| gap * 1e3 }, unit: "ms", bar: 50)
+    report.add("#{name}: longest gap of a thread that ticks each millisecond", gaps.map { |gap| gap * 1e3 },
+               unit: "ms", bar: 50)
     report.add("#{name}: that gap without a flush", idle * 1e3, unit: "ms")
     report.add("#{name}: a flush from call to return", times.map { |time| time * 1e3 }, unit: "ms")
-    report.add("#{name}: scratch memory of the encoding", stats[:memory][:last_scratch] / 1024.0**2, unit: "MiB", bar: 4)
-    report.add("#{name}: the copy of the rows", stats[:memory][:last_snapshot] / 1024.0**2, unit: "MiB")
+    scratch, copy = stats[:memory].values_at(:last_scratch, :last_snapshot).map { |bytes| bytes / 1024.0**2 }
+    report.add("#{name}: scratch memory of the encoding", scratch, unit: "MiB", bar: 4)
+    report.add("#{name}: the copy of the rows", copy, unit: "MiB")
     report.add("#{name}: live records at the end", stats[:live_samples], unit: "")
 
     # Nothing is measured anew after stop, so what is left of a snapshot is the copy and the encoding.

@@ -18,7 +18,8 @@ Bench.define("require_cost", "The cost of require") do |report|
   RUBY
   measure = lambda do |feature|
     lib = File.expand_path("../lib", __dir__)
-    IO.popen([{ "RUBYOPT" => nil, "RUBYLIB" => nil }, RbConfig.ruby, "-I", lib, "-e", script, feature], &:read).split.map(&:to_f)
+    command = [{ "RUBYOPT" => nil, "RUBYLIB" => nil }, RbConfig.ruby, "-I", lib, "-e", script, feature]
+    IO.popen(command, &:read).split.map(&:to_f)
   end
   ours = "ruby_memprofiler_pprof"
   figures = { ours => [], "json" => [] }

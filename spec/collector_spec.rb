@@ -543,6 +543,7 @@ RSpec.describe MemprofilerPprof::Collector do
 
     it "gives up what it follows when another one's collection hides deaths", if: RUBY_VERSION < "4" do
       output = Child.run(<<~'RUBY', "-W:no-experimental")
+        Ractor.new { }.take # the first one makes the main Ractor collect
         collector = exact
         collector.start!
         def make(n) = n.times { "x" * 100 }

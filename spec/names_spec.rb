@@ -224,7 +224,7 @@ RSpec.describe "the names in a profile" do
       after = Array.new(4) { klass.new }
       profile = read(collector.flush)
       collector.stop!
-      counts = profile.samples.group_by { |sample| sample.labels["class"] }.transform_values { |samples| total(samples) }
+      counts = profile.samples.group_by { |sample| sample.labels["class"] }.transform_values { |list| total(list) }
       expect(counts["NamedLater"]).to eq 4
       expect(counts["(anonymous Object)"]).to be >= 3
       expect(before.size + after.size).to eq 7

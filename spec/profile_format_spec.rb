@@ -83,7 +83,7 @@ RSpec.describe "the format of a profile" do
       by_frame = counts[:frame].group_by { |sample| sample.stack.first.name }
       expect(by_frame.keys).to match_array(by_label.keys)
       by_label.each do |name, samples|
-        expect(by_frame[name].map { |sample| sample.values.to_a }).to match_array(samples.map { |sample| sample.values.to_a })
+        expect(by_frame[name].map(&:values)).to match_array(samples.map(&:values))
       end
       expect(counts[:frame].flat_map { |sample| sample.labels.keys }).to eq []
       expect(counts[:off].flat_map { |sample| sample.labels.keys }).to eq []

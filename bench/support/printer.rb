@@ -15,7 +15,7 @@ module Bench
       table = lines.map do |line|
         line.each_with_index.map { |cell, i| i.zero? ? cell.ljust(widths[i]) : cell.rjust(widths[i]) }.join("  ").rstrip
       end
-      ["#{definition.name}: #{definition.title}", *table.map { |line| "  #{line}" }, *report.notes.map { |note| "  #{note}" }, ""]
+      ["#{definition.name}: #{definition.title}", *[*table, *report.notes].map { |line| "  #{line}" }, ""]
     end
 
     def markdown(definition, report)

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "time"
-
 module Bench
   # RESULTS.md: a section for each Ruby, of which a run replaces its own.
   module Results
@@ -9,9 +7,9 @@ module Bench
     INTRODUCTION = <<~TEXT
       # Speed and memory, measured
 
-      Written by `bench/run.rb --write`. Ratios are taken in one process, between parts that take turns in short rounds, so
-      they hold where the figures in nanoseconds do not. A bar is the most that is allowed; where there is none, the figure is
-      for information.
+      Written by `bench/run.rb --write`. Ratios are taken in one process, between parts that take turns in short
+      rounds, so they hold where the figures in nanoseconds do not. A bar is the most that is allowed; where there is
+      none, the figure is for information.
 
     TEXT
     HEADING = /^(?=## Ruby )/.freeze
@@ -28,8 +26,8 @@ module Bench
 
     def section(reports, machine)
       protobuf = Gem::Specification.select { |gem| gem.name == "google-protobuf" }.map(&:version).max
-      lines = ["#{Time.now.utc.strftime("%Y-%m-%d")}, #{machine}; ruby_memprofiler_pprof #{MemprofilerPprof::VERSION}, " \
-               "upb of google-protobuf #{protobuf}, #{RUBY_PLATFORM}.", ""]
+      lines = ["#{Time.now.utc.strftime("%Y-%m-%d")}, #{machine}.",
+               "ruby_memprofiler_pprof #{MemprofilerPprof::VERSION}, google-protobuf #{protobuf}, #{RUBY_PLATFORM}.", ""]
       reports.each { |definition, report| lines.concat(Printer.markdown(definition, report)) }
       lines.join("\n")
     end

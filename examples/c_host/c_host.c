@@ -90,12 +90,14 @@ drain(void)
 static __attribute__((noinline)) void
 sample_block(uintptr_t block)
 {
-    void *addresses[MAX_DEPTH + 2];
+    void *addresses[MAX_DEPTH + 3]; /* the first two are this function and my_malloc, the last tells of more */
     static const int lines[MAX_DEPTH];
-    int n = backtrace(addresses, MAX_DEPTH + 2) - 2; /* without this function and my_malloc */
+    int n = backtrace(addresses, MAX_DEPTH + 3) - 2;
+    bool truncated = n > MAX_DEPTH;
+    if (truncated) n = MAX_DEPTH;
     uintptr_t frames[MAX_DEPTH];
     for (int i = 0; i < n; i++) frames[i] = (uintptr_t)addresses[i + 2];
-    mpp_backtrace_t leaf_first = {frames, lines, n > 0 ? (uint32_t)n : 0, n == MAX_DEPTH};
+    mpp_backtrace_t leaf_first = {frames, lines, n > 0 ? (uint32_t)n : 0, truncated};
     mpp_profile_sample(profile, block, sampler.weight, &leaf_first);
     mpp_sampler_draw(&sampler);
 }

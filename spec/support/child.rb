@@ -22,7 +22,8 @@ module Child
   def self.run(code, *options, environment: {})
     output, messages, status = Open3.capture3(
       { "RUBYOPT" => nil, **environment }, "timeout", "-s", "KILL", SECONDS.to_s,
-      RbConfig.ruby, "--disable=gems", *options, *$LOAD_PATH.map { |folder| "-I#{folder}" }, "-e", "#{PRELUDE}eval($stdin.read, TOPLEVEL_BINDING, \"child\", 1)",
+      RbConfig.ruby, "--disable=gems", *options, *$LOAD_PATH.map { |folder| "-I#{folder}" },
+      "-e", "#{PRELUDE}eval($stdin.read, TOPLEVEL_BINDING, \"child\", 1)",
       stdin_data: code, binmode: true
     )
     check(status, messages)

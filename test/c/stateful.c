@@ -100,6 +100,7 @@ typedef struct {
     mpp_amount_t fed;       /* all that was handed in, with the bytes known so far */
     mpp_amount_t unflushed; /* of all rows */
     uint64_t n_dropped_flushed[MPP_N_DROPS];
+    uint64_t n_records_lost; /* untracked, but counted */
     outstanding_t snapshots[MAX_SNAPSHOTS];
     uint32_t n_snapshots;
 
@@ -250,7 +251,7 @@ check_conservation(model_t *model)
 {
     mpp_profile_stats_t stats;
     mpp_profile_stats(model->profile, &stats);
-    mpp_amount_t sum = stats.counted;
+    mpp_amount_t sum = mpp_profile_counted(model->profile);
     mpp_amount_add(&sum, &stats.dropped);
     for (uint32_t i = 0; i < model->n_queue; i++) {
         sum.count += model->queue[i].weight;
@@ -264,7 +265,8 @@ check_conservation(model_t *model)
     CHECK(model, stats.n_pending == model->n_queue);
     CHECK(model,
           stats.dropped.samples == stats.n_dropped[MPP_DROP_PENDING_FULL] + stats.n_dropped[MPP_DROP_MEMORY_LIMIT] +
-                                       stats.n_dropped[MPP_DROP_NO_MEMORY] + stats.n_dropped[MPP_DROP_ROW_LIMIT]);
+                                       stats.n_dropped[MPP_DROP_NO_MEMORY] + stats.n_dropped[MPP_DROP_ROW_LIMIT] +
+                                       stats.n_dropped[MPP_DROP_UNTRACKED] - model->n_records_lost);
     CHECK(model, stats.n_rows <= model->config.max_rows);
     CHECK(model, stats.n_live <= model->config.max_live);
     CHECK(model, stats.memory_used <= stats.memory_limit);
@@ -309,11 +311,14 @@ check_live(model_t *model)
         sums[record->row].live_bytes += mpp_live_weight(record) * record->bytes;
         sums[record->row].n_live++;
     }
+    mpp_amount_t total = {0};
     for (mpp_id_t id = 0; (id = mpp_rows_next(&profile->rows, id)) != 0;) {
         const mpp_row_t *row = mpp_rows_at(&profile->rows, id);
         CHECK(model, row->live_count == sums[id].live_count && row->live_bytes == sums[id].live_bytes);
         CHECK(model, row->n_live == sums[id].n_live);
+        mpp_amount_add(&total, &row->allocated);
     }
+    CHECK(model, same_amount(&total, &profile->rows.total));
     if (model->detached || !every_record_is_kept(model)) return;
     uint32_t n = 0;
     for (uint32_t i = 0; i < N_OBJECTS; i++) n += model->objects[i].tracked;
@@ -458,6 +463,7 @@ do_lose_track(model_t *model)
     uint32_t n_live = model->detached ? 0 : mpp_profile_live_count(model->profile);
     mpp_profile_lose_track(model->profile);
     CHECK(model, model->profile->n_dropped[MPP_DROP_UNTRACKED] == n_before + n_live);
+    model->n_records_lost += n_live;
     if (model->detached) return;
     for (uint32_t i = 0; i < N_OBJECTS; i++) model->objects[i].tracked = false;
 }
@@ -541,7 +547,7 @@ name_frames(model_t *model, mpp_sample_t *sample)
     uintptr_t frame;
     uint32_t n = 0;
     while ((frame = mpp_profile_unknown_frame(model->profile, sample)) != 0) {
-        CHECK(model, ++n <= MAX_DEPTH);
+        CHECK(model, ++n <= 4 * MAX_DEPTH);
         name_t name = name_of("frame", model->frames[(frame - FIRST_FRAME) / BYTES_PER_SLOT]);
         if (decide(model, 8) == 0) step(model);
         mpp_status_t status = mpp_profile_define_frame(model->profile, frame, view_of(&name), MPP_VIEW("file.rb"), 1);
@@ -580,6 +586,21 @@ note_birth(model_t *model, uint32_t slot, const waiting_t *waiting, const mpp_bi
     };
 }
 
+/* A sample is about to end at an address whose record, if it has one, is of an object that died unseen. */
+static void
+lose_predecessor(model_t *model, uint32_t slot)
+{
+    model->n_records_lost += mpp_live_find(&model->profile->live, address(FIRST_OBJECT, slot)) != 0;
+    model->objects[slot].tracked = false;
+}
+
+static void
+leave_hand(model_t *model, uint32_t which)
+{
+    model->objects[model->in_hand[which].object].waits = false;
+    memmove(model->in_hand + which, model->in_hand + which + 1, (--model->n_in_hand - which) * sizeof *model->in_hand);
+}
+
 static void
 do_commit(model_t *model)
 {
@@ -601,11 +622,9 @@ do_commit(model_t *model)
     };
     row_key_t key = {waiting.stack, birth.class_name ? class_hash(model->classes[class_slot]) : 0};
     uint64_t n_dropped = dropped_row(model)->allocated.samples;
+    lose_predecessor(model, waiting.object);
     mpp_profile_commit(model->profile, &waiting.sample, &birth);
-
-    memmove(model->in_hand + which, model->in_hand + which + 1, (--model->n_in_hand - which) * sizeof *model->in_hand);
-    model->objects[waiting.object].waits = false;
-    model->objects[waiting.object].tracked = false; /* an older object there died unseen */
+    leave_hand(model, which);
     end_sample(model, waiting.weight, birth.bytes);
     if (dropped_row(model)->allocated.samples > n_dropped) return;
     counted_t *counted = counted_at(model, key);
@@ -616,13 +635,17 @@ do_commit(model_t *model)
 }
 
 static void
-do_host_drop(model_t *model)
+do_discard(model_t *model)
 {
-    mpp_weight_t weight = MPP_WEIGHT_ONE + decide(model, 7);
-    uint64_t bytes = decide(model, 3) * 40u;
-    mpp_profile_drop(model->profile, MPP_DROP_PENDING_FULL, weight, bytes);
-    feed(model, weight);
-    end_sample(model, weight, bytes);
+    mpp_drop_t reason = (mpp_drop_t[]){MPP_DROP_NO_MEMORY, MPP_DROP_UNTRACKED}[decide(model, 2)];
+    if (model->n_in_hand == 0 || model->committing) return;
+    uint32_t which = model->n_in_hand - 1;
+    waiting_t waiting = model->in_hand[which];
+    if (model->measured == waiting.object + 1) return;
+    lose_predecessor(model, waiting.object);
+    mpp_profile_discard(model->profile, &waiting.sample, reason);
+    leave_hand(model, which);
+    end_sample(model, waiting.weight, 0);
 }
 
 /* -- measuring -- */
@@ -750,7 +773,7 @@ do_snapshot(model_t *model)
     if (!options.delta) {
         mpp_profile_stats_t stats;
         mpp_profile_stats(model->profile, &stats);
-        total = stats.counted;
+        total = mpp_profile_counted(model->profile);
         mpp_amount_add(&total, &stats.dropped);
     }
     CHECK(model, sum.count == total.count && sum.bytes == total.bytes);
@@ -809,7 +832,7 @@ do_give_back(model_t *model)
 static void
 do_refuse_memory(model_t *model)
 {
-    mpp_budget_t *budget = mpp_profile_budget(model->profile);
+    mpp_budget_t *budget = &model->profile->budget;
     budget->fail_from = budget->n_requests + 1 + decide(model, 4);
     budget->fail_count = decide(model, 16);
     model->profile->snapshot_budget.fail_from = decide(model, 4);
@@ -835,7 +858,7 @@ static void (*const operations[])(model_t *model) = {
     do_sample,    do_sample, do_sample,        do_sample,       do_take,          do_take,         do_take,
     do_commit,    do_commit, do_commit,        do_forget_frame, do_forget_object, do_forget_class, do_forget_object,
     do_collect,   do_rekey,  do_forget_object, do_measure,      do_lose_track,    do_detach,       do_snapshot,
-    do_give_back, do_free,   do_refuse_memory, do_host_drop,    do_trim,
+    do_give_back, do_free,   do_refuse_memory, do_discard,      do_trim,
 };
 
 static void
@@ -864,7 +887,7 @@ start(model_t *model)
     };
     uint32_t spare = decide(model, 256);
     if (mpp_profile_new(&model->config, &model->profile) != MPP_OK) return false;
-    mpp_budget_t *budget = mpp_profile_budget(model->profile);
+    mpp_budget_t *budget = &model->profile->budget;
     if (spare < 128) budget->limit_bytes = budget->used_bytes + spare * 512;
     for (uint32_t i = 0; i < N_FRAMES; i++) model->frames[i] = model->next_serial++;
     for (uint32_t i = 0; i < N_CLASSES; i++) model->classes[i] = model->next_serial++;

@@ -80,6 +80,15 @@ support_profile_allocate(mpp_profile_t *profile, const support_allocation_t *all
     if (mpp_profile_pending_count(profile) > n_before) support_profile_commit(profile, allocation);
 }
 
+void
+support_profile_discard(mpp_profile_t *profile, const support_allocation_t *allocation, mpp_drop_t reason)
+{
+    mpp_sample_t sample;
+    support_profile_sample(profile, allocation);
+    assert_true(mpp_profile_take(profile, &sample));
+    mpp_profile_discard(profile, &sample, reason);
+}
+
 mpp_profile_stats_t
 support_profile_stats(const mpp_profile_t *profile)
 {

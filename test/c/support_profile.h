@@ -35,6 +35,9 @@ void support_profile_commit(mpp_profile_t *profile, const support_allocation_t *
 /* Both; only the hook's part if the sample was dropped there. */
 void support_profile_allocate(mpp_profile_t *profile, const support_allocation_t *allocation);
 
+/* A sample that the host takes and discards. */
+void support_profile_discard(mpp_profile_t *profile, const support_allocation_t *allocation, mpp_drop_t reason);
+
 mpp_profile_stats_t support_profile_stats(const mpp_profile_t *profile);
 mpp_snapshot_t *support_profile_snapshot(mpp_profile_t *profile, bool delta);
 

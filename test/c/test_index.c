@@ -86,11 +86,13 @@ test_empty(void **state)
 
     start();
     assert_int_equal(find(1, 1), 0);
+    assert_false(mpp_index_has_hash(&table, 1));
     mpp_index_clear(&table);
     mpp_index_trim(&table);
     assert_int_equal(budget.n_requests, 0);
     assert_int_equal(mpp_index_reserve(&table), MPP_OK);
     assert_int_equal(find(1, 1), 0);
+    assert_false(mpp_index_has_hash(&table, 0)); /* what an empty slot says */
     finish();
 }
 
@@ -153,6 +155,36 @@ test_miss_touches_no_element(void **state)
     start();
     for (mpp_id_t id = 1; id <= 10; id++) insert(id, id * 16 + 15);
     assert_int_equal(mpp_index_find(&table, 15, never_called, NULL), 0);
+    finish();
+}
+
+/* Few hashes in runs that cross the end of the table: each is there as long as any element has it. */
+static void
+test_has_hash(void **state)
+{
+    (void)state;
+    enum { N_HASHES = 40, N_IDS = 12 };
+    support_random_t random = {17};
+    start();
+    for (int step = 0; step < 20000; step++) {
+        mpp_id_t id = 1 + support_below(&random, N_IDS);
+        if (keys[id] != 0) {
+            drop(id);
+        } else {
+            insert(id, 12 + support_below(&random, N_HASHES));
+        }
+        uint32_t n_with[12 + N_HASHES] = {0};
+        for (id = 1; id <= N_IDS; id++) {
+            if (keys[id] != 0) n_with[hashes[id]]++;
+        }
+        for (uint32_t hash = 0; hash < 12 + N_HASHES; hash++) {
+            assert_int_equal(mpp_index_has_hash(&table, hash), n_with[hash] != 0);
+        }
+    }
+    assert_int_equal(table.n_slots, 16);
+    for (mpp_id_t id = 1; id <= N_IDS; id++) {
+        if (keys[id] != 0) drop(id);
+    }
     finish();
 }
 
@@ -290,6 +322,7 @@ main(void)
         cmocka_unit_test(test_growth_boundaries),
         cmocka_unit_test(test_equal_hashes),
         cmocka_unit_test(test_miss_touches_no_element),
+        cmocka_unit_test(test_has_hash),
         cmocka_unit_test(test_removal_around_the_end),
         cmocka_unit_test(test_random_against_model),
         cmocka_unit_test(test_clear),

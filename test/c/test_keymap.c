@@ -95,7 +95,8 @@ test_empty(void **state)
     assert_int_equal(mpp_keymap_find(&map, 1), 0);
     assert_int_equal(mpp_keymap_remove(&map, 1), 0);
     mpp_keymap_clear(&map, NULL, NULL);
-    mpp_keymap_sweep(&map, NULL, NULL, NULL);
+    mpp_keymap_sweep(&map, NULL, NULL, NULL, NULL);
+    mpp_keymap_trim(&map);
     mpp_keymap_rekey(&map, NULL, NULL);
     assert_int_equal(budget.n_requests, 0);
     finish();
@@ -187,8 +188,9 @@ count_drop(void *context, mpp_id_t value)
 static void
 count_sweep_drop(void *context, mpp_id_t value)
 {
+    assert_ptr_equal(context, &map);
     assert_false(model[value].used);
-    count_drop(context, value);
+    count_drop(model, value);
 }
 
 static void
@@ -218,7 +220,7 @@ sweep_and_check(void)
     n_visits = 0;
     n_drops = 0;
     uint64_t n_requests = budget.n_requests;
-    mpp_keymap_sweep(&map, count_visit, count_sweep_drop, model);
+    mpp_keymap_sweep(&map, count_visit, model, count_sweep_drop, &map);
     assert_int_equal(n_visits, n_used);
     assert_int_equal(n_drops, n_unused);
     assert_int_equal(budget.n_requests, n_requests);
@@ -242,6 +244,46 @@ test_sweep(void **state)
     assert_int_equal(map.n_used, 34);
     sweep_and_check();
     assert_int_equal(map.n_used, 0);
+    finish();
+}
+
+/* Keys and the notes of their use go along. */
+static void
+test_trim(void **state)
+{
+    (void)state;
+    start();
+    for (mpp_id_t value = 1; value <= 1000; value++) add(value, address(value));
+    sweep_and_check();
+    for (mpp_id_t value = 1; value <= 1000; value++) {
+        if (value > 256) {
+            assert_int_equal(mpp_keymap_remove(&map, address(value)), value);
+            model[value].key = 0;
+        } else if (value % 3 == 0) {
+            assert_int_equal(mpp_keymap_find(&map, address(value)), value);
+            model[value].used = true;
+        }
+    }
+    mpp_keymap_trim(&map);
+    assert_int_equal(map.n_entries, 2048); /* 256 of 2048: just not under an eighth */
+    assert_int_equal(mpp_keymap_remove(&map, address(256)), 256);
+    model[256].key = 0;
+
+    /* No memory to trim with: it stays as it is. */
+    budget.fail_from = budget.n_requests + 1;
+    budget.fail_count = 1;
+    mpp_keymap_trim(&map);
+    assert_int_equal(map.n_entries, 2048);
+    check();
+
+    mpp_keymap_trim(&map);
+    assert_int_equal(map.n_entries, 1024);
+    check();
+    mpp_keymap_clear(&map, count_drop, model);
+    mpp_keymap_trim(&map);
+    assert_int_equal(map.n_entries, 16);
+    add(1, address(1));
+    check();
     finish();
 }
 
@@ -335,6 +377,7 @@ test_random_against_model(void **state)
         uint32_t what = support_below(&random, 1000);
         if (what == 0) {
             sweep_and_check();
+            mpp_keymap_trim(&map);
         } else if (what == 1) {
             stay();
             for (int i = 0; i < 200; i++) {
@@ -394,6 +437,7 @@ main(void)
         cmocka_unit_test(test_removal_around_the_end),
         cmocka_unit_test(test_clear),
         cmocka_unit_test(test_sweep),
+        cmocka_unit_test(test_trim),
         cmocka_unit_test(test_rekey_swaps_two),
         cmocka_unit_test(test_rekey_at_random),
         cmocka_unit_test(test_random_against_model),

@@ -155,6 +155,44 @@ test_equal_hashes_are_told_apart(void **state)
     end();
 }
 
+/* A key whose hash is that of `key`: they differ by what takes the product by 2^32, folded back. */
+static uintptr_t
+find_twin(uintptr_t key)
+{
+    const uint64_t inverse = UINT64_C(0xf1de83e19937733d); /* of the multiplier, modulo 2^64 */
+    uint64_t product = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15);
+    return (uintptr_t)((product ^ 1) * inverse);
+}
+
+/* Never false for a key that has a record; true for others only if they share its hash. */
+static void
+test_may_have(void **state)
+{
+    (void)state;
+    uintptr_t key = heap_key(7), twin = find_twin(key);
+    start(20000);
+    assert_false(mpp_live_may_have(&live, key));
+    mpp_id_t id = add(key);
+    assert_int_not_equal(twin, key);
+    assert_int_equal(mpp_live_hash(twin), mpp_live_hash(key));
+    assert_true(mpp_live_may_have(&live, key));
+    assert_true(mpp_live_may_have(&live, twin));
+    assert_int_equal(mpp_live_find(&live, twin), 0);
+    mpp_live_remove(&live, id);
+    assert_false(mpp_live_may_have(&live, key));
+
+    uint32_t n_mistaken = 0;
+    for (uint32_t n = 0; n < 20000; n += 2) add(heap_key(n));
+    for (uint32_t n = 0; n < 20000; n += 2) {
+        assert_true(mpp_live_may_have(&live, heap_key(n)));
+        n_mistaken += mpp_live_may_have(&live, heap_key(n + 1));
+    }
+    assert_true(n_mistaken <= 2); /* 10000 of 10000 hashes of 32 bits: 0.02 expected */
+    mpp_live_forget_keys(&live);
+    assert_false(mpp_live_may_have(&live, heap_key(0)));
+    end();
+}
+
 static void
 test_at_most_64_bytes_a_record(void **state)
 {
@@ -333,6 +371,7 @@ main(void)
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_any_order_of_births_and_deaths),
         cmocka_unit_test(test_equal_hashes_are_told_apart),
+        cmocka_unit_test(test_may_have),
         cmocka_unit_test(test_at_most_64_bytes_a_record),
         cmocka_unit_test(test_addresses_do_not_pile_up),
         cmocka_unit_test(test_rekey),

@@ -11,9 +11,10 @@ static void
 assert_conserved(const mpp_profile_t *profile, mpp_sum_t fed_count, uint64_t fed_samples)
 {
     mpp_profile_stats_t stats = support_profile_stats(profile);
+    mpp_amount_t counted = mpp_profile_counted(profile);
     assert_int_equal(stats.n_pending, 0);
-    assert_true(stats.counted.count + stats.dropped.count == fed_count);
-    assert_true(stats.counted.samples + stats.dropped.samples == fed_samples);
+    assert_true(counted.count + stats.dropped.count == fed_count);
+    assert_true(counted.samples + stats.dropped.samples == fed_samples);
     uint64_t n_dropped = stats.n_dropped[MPP_DROP_PENDING_FULL] + stats.n_dropped[MPP_DROP_MEMORY_LIMIT] +
                          stats.n_dropped[MPP_DROP_NO_MEMORY] + stats.n_dropped[MPP_DROP_ROW_LIMIT];
     assert_int_equal(stats.dropped.samples, n_dropped);
@@ -72,9 +73,10 @@ counts_exactly(void **state)
                                                                   .weight = i % 2 ? ONE : ONE * 5 / 2});
     }
     mpp_profile_stats_t stats = support_profile_stats(profile);
-    assert_int_equal(support_profile_whole(stats.counted.count), 50 + 125);
-    assert_true(stats.counted.bytes == (mpp_sum_t)ONE * (50 * 50) + (mpp_sum_t)ONE * (50 * 51) * 5 / 2);
-    assert_int_equal(stats.counted.samples, 100);
+    mpp_amount_t counted = mpp_profile_counted(profile);
+    assert_int_equal(support_profile_whole(counted.count), 50 + 125);
+    assert_true(counted.bytes == (mpp_sum_t)ONE * (50 * 50) + (mpp_sum_t)ONE * (50 * 51) * 5 / 2);
+    assert_int_equal(counted.samples, 100);
     assert_int_equal(stats.dropped.samples, 0);
     assert_int_equal(stats.n_rows, 10);
     assert_int_equal(stats.n_live, 100);
@@ -162,17 +164,149 @@ drops_beyond_the_pending_buffer(void **state)
     mpp_profile_release(profile);
 }
 
+/* Of a stack that is known and of one that is not; a record at its address goes, and no reference stays. */
 static void
-the_host_may_drop(void **state)
+the_host_may_discard(void **state)
 {
     (void)state;
     mpp_profile_config_t config = support_profile_config();
     mpp_profile_t *profile = support_profile_new(&config);
-    mpp_profile_drop(profile, MPP_DROP_NO_MEMORY, 2 * ONE, 100);
+    support_allocation_t known = {.object = 8, .frame = 10, .weight = 2 * ONE, .bytes = 100};
+    support_allocation_t unknown = {.object = 16, .frame = 20, .depth = 3};
+    support_profile_allocate(profile, &known);
+    uint32_t references = mpp_frames_get_stack(&profile->frames, profile->resolver.last.stacks[0])->references;
+    support_profile_discard(profile, &known, MPP_DROP_NO_MEMORY);
+    assert_int_equal(mpp_frames_get_stack(&profile->frames, profile->resolver.last.stacks[0])->references, references);
+    assert_true(profile->pressure);
+    assert_int_equal(profile->n_dropped[MPP_DROP_UNTRACKED], 1);
+    assert_nothing_live(profile);
+
+    support_profile_discard(profile, &unknown, MPP_DROP_NO_MEMORY);
+    assert_null(profile->pending.raw_stacks);
     mpp_profile_stats_t stats = support_profile_stats(profile);
-    assert_int_equal(support_profile_whole(stats.dropped.bytes), 200);
-    assert_int_equal(stats.n_dropped[MPP_DROP_NO_MEMORY], 1);
-    assert_conserved(profile, 2 * (mpp_sum_t)ONE, 1);
+    assert_true(stats.dropped.bytes == 0);
+    assert_int_equal(support_profile_whole(stats.dropped.count), 3);
+    assert_int_equal(stats.n_dropped[MPP_DROP_NO_MEMORY], 2);
+    assert_conserved(profile, 5 * (mpp_sum_t)ONE, 3);
+    mpp_profile_release(profile);
+}
+
+/* -- naming -- */
+
+/* Names all that is asked for, losing track after each of the first n_losses names; gives how many were asked for. */
+static uint32_t
+name_and_lose_track(mpp_profile_t *profile, mpp_sample_t *sample, uint32_t n_losses)
+{
+    uint32_t n = 0;
+    for (uintptr_t frame; (frame = mpp_profile_unknown_frame(profile, sample)) != 0; n++) {
+        assert_int_equal(mpp_profile_define_frame(profile, frame, MPP_VIEW("f"), MPP_VIEW("a.rb"), 1), MPP_OK);
+        if (n < n_losses) mpp_profile_lose_track(profile);
+    }
+    assert_int_equal(mpp_profile_unknown_frame(profile, sample), 0);
+    return n;
+}
+
+static void
+names_again_what_was_forgotten_meanwhile(void **state)
+{
+    (void)state;
+    mpp_profile_config_t config = support_profile_config();
+    static const uint32_t n_asked_for[] = {3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    for (uint32_t n_losses = 0; n_losses < SUPPORT_LENGTH(n_asked_for); n_losses++) {
+        mpp_profile_t *profile = support_profile_new(&config);
+        mpp_sample_t sample;
+        support_profile_sample(profile, &(support_allocation_t){.object = 8, .frame = 10, .depth = 3});
+        assert_true(mpp_profile_take(profile, &sample));
+        assert_int_equal(name_and_lose_track(profile, &sample, n_losses), n_asked_for[n_losses]);
+        mpp_profile_commit(profile, &sample, &(mpp_birth_t){.live = true});
+        assert_int_equal(mpp_profile_counted(profile).samples, 1);
+        assert_int_equal(mpp_profile_live_count(profile), 1);
+        mpp_profile_release(profile);
+    }
+}
+
+/* No memory was short: no row is folded for it. */
+static void
+drops_what_is_forgotten_as_fast_as_it_is_named(void **state)
+{
+    (void)state;
+    mpp_profile_config_t config = support_profile_config();
+    mpp_profile_t *profile = support_profile_new(&config);
+    mpp_sample_t sample;
+    support_profile_sample(profile, &(support_allocation_t){.object = 8, .frame = 10, .depth = 3});
+    assert_true(mpp_profile_take(profile, &sample));
+    assert_int_equal(name_and_lose_track(profile, &sample, UINT32_MAX), 4 * 3);
+    mpp_profile_commit(profile, &sample, &(mpp_birth_t){.bytes = 40, .live = true});
+    mpp_profile_stats_t stats = support_profile_stats(profile);
+    assert_int_equal(stats.n_dropped[MPP_DROP_UNTRACKED], 1);
+    assert_int_equal(stats.dropped.samples, 1);
+    assert_int_equal(support_profile_whole(stats.dropped.bytes), 40);
+    assert_int_equal(stats.n_live, 0);
+    assert_false(profile->pressure);
+    assert_null(profile->pending.raw_stacks);
+    mpp_profile_release(profile);
+}
+
+static void
+fail_to_name(mpp_profile_t *profile, mpp_sample_t *sample)
+{
+    uintptr_t frame = mpp_profile_unknown_frame(profile, sample);
+    mpp_budget_t *budget = &profile->budget;
+    budget->fail_from = budget->n_requests + 1;
+    budget->fail_count = UINT64_MAX;
+    char name[20000] = "longer than what is left of any block";
+    mpp_view_t view = {name, sizeof name};
+    assert_int_equal(mpp_profile_define_frame(profile, frame, view, MPP_VIEW(""), 0), MPP_NO_MEMORY);
+    budget->fail_count = 0;
+}
+
+/* Two samples in hand, as with a nested drain. Only the one whose naming was refused memory is dropped for that. */
+static void
+a_failure_to_name_is_of_its_sample(void **state)
+{
+    (void)state;
+    mpp_profile_config_t config = support_profile_config();
+    mpp_profile_t *profile = support_profile_new(&config);
+    mpp_sample_t outer, nested;
+    support_profile_sample(profile, &(support_allocation_t){.object = 8, .frame = 10, .depth = 3});
+    support_profile_sample(profile, &(support_allocation_t){.object = 16, .frame = 20, .depth = 3});
+    assert_true(mpp_profile_take(profile, &outer));
+    fail_to_name(profile, &outer);
+    assert_true(mpp_profile_take(profile, &nested));
+    (void)name_and_lose_track(profile, &nested, UINT32_MAX);
+    mpp_profile_commit(profile, &nested, &(mpp_birth_t){.live = true});
+    assert_int_equal(profile->n_dropped[MPP_DROP_UNTRACKED], 1);
+    assert_int_equal(profile->n_dropped[MPP_DROP_NO_MEMORY], 0);
+    assert_false(profile->pressure);
+    mpp_profile_commit(profile, &outer, &(mpp_birth_t){.live = true});
+    assert_int_equal(profile->n_dropped[MPP_DROP_UNTRACKED], 1);
+    assert_int_equal(profile->n_dropped[MPP_DROP_NO_MEMORY], 1);
+    assert_true(profile->pressure);
+    mpp_profile_release(profile);
+}
+
+/* -- memory -- */
+
+static void
+caches_shrink_after_a_burst(void **state)
+{
+    (void)state;
+    mpp_profile_config_t config = support_profile_config();
+    mpp_profile_t *profile = support_profile_new(&config);
+    for (uintptr_t i = 1; i <= 5000; i++) {
+        support_profile_allocate(profile, &(support_allocation_t){.object = 8, .frame = i, .class_key = i});
+    }
+    uint32_t n_frames = profile->resolver.functions.n_entries, n_classes = profile->classes.n_entries;
+    for (uintptr_t i = 1; i <= 4990; i++) {
+        mpp_profile_forget_frame(profile, i);
+        mpp_profile_forget_class(profile, i);
+    }
+    mpp_profile_trim(profile);
+    assert_true(profile->resolver.functions.n_entries < n_frames / 50);
+    assert_true(profile->classes.n_entries < n_classes / 50);
+    mpp_id_t name = mpp_profile_find_class(profile, 5000);
+    assert_int_not_equal(name, 0);
+    mpp_strtab_release(&profile->strings, name);
     mpp_profile_release(profile);
 }
 
@@ -184,7 +318,7 @@ no_memory_is_asked_for_in_the_steady_state(void **state)
     mpp_profile_t *profile = support_profile_new(&config);
     uint64_t n_requests = 0;
     for (uintptr_t round = 0; round < 20; round++) {
-        if (round == 10) n_requests = mpp_profile_budget(profile)->n_requests;
+        if (round == 10) n_requests = profile->budget.n_requests;
         uintptr_t young = round % 2 * 8000, old = 8000 - young;
         for (uintptr_t i = 1; i <= 500; i++) {
             support_profile_allocate(profile, &(support_allocation_t){.object = young + i * 8,
@@ -196,7 +330,7 @@ no_memory_is_asked_for_in_the_steady_state(void **state)
         for (uintptr_t i = 1; i <= 500; i++) mpp_profile_forget_object(profile, old + i * 8);
         mpp_profile_trim(profile);
     }
-    assert_int_equal(mpp_profile_budget(profile)->n_requests, n_requests);
+    assert_int_equal(profile->budget.n_requests, n_requests);
     mpp_profile_release(profile);
 }
 
@@ -229,7 +363,7 @@ conserves_whatever_is_refused(void **state)
     for (size_t i = 0; i < SUPPORT_LENGTH(fail_counts); i++) {
         for (uint64_t n = 1, refused = true; refused; n++) {
             mpp_profile_t *profile = support_profile_new(&config);
-            mpp_budget_t *budget = mpp_profile_budget(profile);
+            mpp_budget_t *budget = &profile->budget;
             uint64_t first = budget->n_requests + n;
             budget->fail_from = first;
             budget->fail_count = fail_counts[i];
@@ -248,7 +382,7 @@ conserves_in_any_budget(void **state)
     mpp_profile_config_t config = support_profile_config();
     for (size_t spare = 0; spare < 400000; spare += 9973) {
         mpp_profile_t *profile = support_profile_new(&config);
-        mpp_budget_t *budget = mpp_profile_budget(profile);
+        mpp_budget_t *budget = &profile->budget;
         budget->limit_bytes = budget->used_bytes + spare;
         feed(profile, 2000);
         assert_true(budget->peak_bytes <= budget->limit_bytes);
@@ -263,7 +397,7 @@ profile_in_need(void)
 {
     mpp_profile_config_t config = support_profile_config();
     mpp_profile_t *profile = support_profile_new(&config);
-    mpp_budget_t *budget = mpp_profile_budget(profile);
+    mpp_budget_t *budget = &profile->budget;
     for (uintptr_t i = 1; i <= 16; i++) {
         support_profile_allocate(profile, &(support_allocation_t){.object = 8, .frame = i, .dead = true});
     }
@@ -337,8 +471,8 @@ folds_the_coldest_rows(void **state)
     mpp_profile_stats_t stats = support_profile_stats(profile);
     assert_true(stats.n_rows <= 16);
     assert_conserved(profile, 3000 * (mpp_sum_t)ONE, 3000);
-    assert_int_equal(stats.counted.samples, 3000);
-    assert_int_equal(support_profile_whole(stats.counted.bytes), 500500 + 1000);
+    assert_int_equal(mpp_profile_counted(profile).samples, 3000);
+    assert_int_equal(support_profile_whole(mpp_profile_counted(profile).bytes), 500500 + 1000);
     assert_int_equal(stats.n_evicted, 1000 + 5 - stats.n_rows);
 
     mpp_snapshot_t *snapshot = support_profile_snapshot(profile, false);
@@ -442,7 +576,7 @@ thinning_is_unbiased(void **state)
         add_estimate(&bytes, (double)support_profile_whole(sums.live_bytes));
         assert_true(mpp_profile_live_count(profile) <= 40);
         assert_int_equal(profile->n_dropped[MPP_DROP_LIVE_LIMIT], 0);
-        assert_int_equal(support_profile_stats(profile).counted.samples, 900);
+        assert_int_equal(mpp_profile_counted(profile).samples, 900);
         for (uintptr_t i = 1; i <= 600; i++) mpp_profile_forget_object(profile, i * 8);
         assert_nothing_live(profile);
         mpp_profile_release(profile);
@@ -508,7 +642,7 @@ counts_without_live_records(void **state)
     support_profile_allocate(profile, &(support_allocation_t){.object = 8, .frame = 1});
     mpp_profile_forget_object(profile, 8);
     assert_int_equal(mpp_profile_live_count(profile), 0);
-    assert_int_equal(support_profile_stats(profile).counted.samples, 1);
+    assert_int_equal(mpp_profile_counted(profile).samples, 1);
     assert_int_equal(profile->n_dropped[MPP_DROP_LIVE_LIMIT], 0);
     mpp_profile_release(profile);
 }
@@ -519,7 +653,7 @@ a_record_without_memory_is_counted_as_such(void **state)
     (void)state;
     mpp_profile_config_t config = support_profile_config();
     mpp_profile_t *profile = support_profile_new(&config);
-    mpp_budget_t *budget = mpp_profile_budget(profile);
+    mpp_budget_t *budget = &profile->budget;
     support_profile_allocate(profile, &(support_allocation_t){.object = 8, .frame = 1, .dead = true});
     budget->fail_from = 1;
     budget->fail_count = UINT64_MAX;
@@ -527,7 +661,7 @@ a_record_without_memory_is_counted_as_such(void **state)
     mpp_profile_stats_t stats = support_profile_stats(profile);
     assert_int_equal(stats.n_dropped[MPP_DROP_LIVE_LIMIT], 1);
     assert_int_equal(stats.dropped.samples, 0);
-    assert_int_equal(stats.counted.samples, 2);
+    assert_int_equal(mpp_profile_counted(profile).samples, 2);
     mpp_profile_release(profile);
 }
 
@@ -775,7 +909,11 @@ main(void)
         cmocka_unit_test(a_sample_waits_until_its_frames_have_names),
         cmocka_unit_test(a_sweep_spares_the_names_of_waiting_frames),
         cmocka_unit_test(drops_beyond_the_pending_buffer),
-        cmocka_unit_test(the_host_may_drop),
+        cmocka_unit_test(the_host_may_discard),
+        cmocka_unit_test(names_again_what_was_forgotten_meanwhile),
+        cmocka_unit_test(drops_what_is_forgotten_as_fast_as_it_is_named),
+        cmocka_unit_test(a_failure_to_name_is_of_its_sample),
+        cmocka_unit_test(caches_shrink_after_a_burst),
         cmocka_unit_test(no_memory_is_asked_for_in_the_steady_state),
         cmocka_unit_test(conserves_whatever_is_refused),
         cmocka_unit_test(conserves_in_any_budget),

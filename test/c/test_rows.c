@@ -208,7 +208,7 @@ test_count(void **state)
     assert_int_equal(row->allocated.samples, 2);
     assert_true(row->allocated.count == ((mpp_sum_t)1 << 52) + 100 * MPP_WEIGHT_ONE);
     assert_true(row->allocated.bytes == ((mpp_sum_t)UINT64_MAX << 52) + (mpp_sum_t)4000 * MPP_WEIGHT_ONE);
-    assert_int_equal(rows.clock, 3);
+    assert_int_equal(rows.total.samples, 3);
     assert_int_equal(row->last_used, 3);
     assert_int_equal(mpp_rows_at(&rows, other)->last_used, 2);
     end();
@@ -277,7 +277,7 @@ enum { N_ROWS = 3000 };
 static void
 fill(uint64_t clock, support_random_t *random)
 {
-    rows.clock = clock;
+    rows.total.samples = clock;
     for (int32_t line = 0; line < N_ROWS; line++) (void)make_row(line, 0);
     for (int n = 0; n < 5 * N_ROWS; n++) {
         mpp_id_t id = 1 + support_below(random, N_ROWS);

@@ -24,6 +24,12 @@ allocate(mpp_profile_t *profile, uintptr_t frame, uint64_t bytes)
                              &(support_allocation_t){.object = 8, .frame = frame, .bytes = bytes, .dead = true});
 }
 
+static void
+drop(mpp_profile_t *profile, mpp_drop_t reason, mpp_weight_t weight)
+{
+    support_profile_discard(profile, &(support_allocation_t){.object = 8000, .frame = 1, .weight = weight}, reason);
+}
+
 static uint64_t
 allocated_bytes(const mpp_snapshot_t *snapshot)
 {
@@ -68,8 +74,8 @@ copies_rows(void **state)
                 .object = i * 8, .frame = 1 + i % 2 * 10, .depth = 3, .class_key = 5, .bytes = i, .weight = 3 * ONE});
     }
     mpp_profile_forget_object(profile, 16);
-    mpp_profile_drop(profile, MPP_DROP_PENDING_FULL, 7 * ONE, 0);
-    mpp_profile_drop(profile, MPP_DROP_MEMORY_LIMIT, ONE, 2);
+    drop(profile, MPP_DROP_PENDING_FULL, 7 * ONE);
+    drop(profile, MPP_DROP_MEMORY_LIMIT, ONE);
 
     mpp_snapshot_t *snapshot = support_profile_snapshot(profile, false);
     assert_int_equal(snapshot->view.n_rows, 3);
@@ -88,7 +94,7 @@ copies_rows(void **state)
 
     const mpp_snapshot_row_t *dropped = support_profile_row(snapshot, "(dropped)");
     assert_int_equal(support_profile_whole(dropped->values[MPP_ALLOCATED_COUNT]), 8);
-    assert_int_equal(support_profile_whole(dropped->values[MPP_ALLOCATED_BYTES]), 2);
+    assert_int_equal(dropped->values[MPP_ALLOCATED_BYTES], 0);
     assert_int_equal(dropped->values[MPP_RETAINED_COUNT], 0);
     mpp_snapshot_free(snapshot);
     mpp_profile_release(profile);
@@ -104,7 +110,7 @@ each_allocation_is_in_one_delta(void **state)
     assert_int_equal(flush(profile), 0);
     allocate(profile, 1, 5);
     allocate(profile, 2, 1);
-    mpp_profile_drop(profile, MPP_DROP_NO_MEMORY, ONE, 0);
+    drop(profile, MPP_DROP_NO_MEMORY, ONE);
     mpp_snapshot_t *cumulative = support_profile_snapshot(profile, false);
     mpp_snapshot_t *delta = support_profile_snapshot(profile, true);
     assert_int_equal(allocated_bytes(cumulative), 16);
@@ -149,7 +155,7 @@ gives_back(void **state)
     (void)state;
     mpp_profile_t *profile = new_profile(10);
     allocate(profile, 1, 10);
-    mpp_profile_drop(profile, MPP_DROP_NO_MEMORY, ONE, 0);
+    drop(profile, MPP_DROP_NO_MEMORY, ONE);
     mpp_snapshot_t *snapshot = support_profile_snapshot(profile, true);
     allocate(profile, 1, 3);
     mpp_snapshot_give_back(snapshot);
@@ -190,6 +196,10 @@ gives_back_what_was_folded(void **state)
     assert_int_equal(support_profile_whole(support_profile_row(snapshot, "(evicted)")->values[MPP_ALLOCATED_BYTES]),
                      10);
     assert_int_equal(snapshot->view.n_rows, 1);
+    assert_int_equal(snapshot->n_evicted, 1);
+    allocate(profile, 1, 10);
+    evict_all(profile);
+    assert_int_equal(snapshot->n_evicted, 1);
     mpp_snapshot_free(snapshot);
     mpp_profile_release(profile);
 }

@@ -247,6 +247,17 @@ mpp_frames_push(mpp_frames_t *frames, mpp_id_t parent, mpp_id_t function, int32_
     return status;
 }
 
+mpp_status_t
+mpp_frames_pseudo_stack(mpp_frames_t *frames, mpp_view_t name, mpp_id_t *stack)
+{
+    mpp_id_t function;
+    mpp_status_t status = mpp_frames_function(frames, name, MPP_VIEW(""), 0, &function);
+    if (status != MPP_OK) return status;
+    status = mpp_frames_push(frames, 0, function, 0, stack);
+    mpp_frames_release_function(frames, function);
+    return status;
+}
+
 void
 mpp_frames_retain_stack(mpp_frames_t *frames, mpp_id_t stack)
 {
@@ -267,14 +278,6 @@ mpp_frames_release_stack(mpp_frames_t *frames, mpp_id_t id)
         mpp_slab_give(&frames->stacks, id);
         id = parent;
     }
-}
-
-size_t
-mpp_frames_bytes(const mpp_frames_t *frames)
-{
-    return mpp_slab_bytes(&frames->functions) + mpp_index_bytes(&frames->function_index) +
-           mpp_slab_bytes(&frames->locations) + mpp_index_bytes(&frames->location_index) +
-           mpp_slab_bytes(&frames->stacks) + mpp_index_bytes(&frames->stack_index);
 }
 
 void

@@ -61,6 +61,9 @@ MPP_CHECK mpp_status_t mpp_frames_function_in(mpp_frames_t *frames, mpp_id_t fun
 MPP_CHECK mpp_status_t mpp_frames_push(mpp_frames_t *frames, mpp_id_t parent, mpp_id_t function, int32_t line,
                                        mpp_id_t *stack);
 
+/* The stack of one frame of that name, without a file. [newobj] */
+MPP_CHECK mpp_status_t mpp_frames_pseudo_stack(mpp_frames_t *frames, mpp_view_t name, mpp_id_t *stack);
+
 void mpp_frames_retain_function(mpp_frames_t *frames, mpp_id_t function);  /* [newobj] [gc] */
 void mpp_frames_release_function(mpp_frames_t *frames, mpp_id_t function); /* [newobj] [gc] */
 void mpp_frames_retain_stack(mpp_frames_t *frames, mpp_id_t stack);        /* 0 is fine. [newobj] [gc] */
@@ -82,9 +85,6 @@ mpp_frames_get_stack(const mpp_frames_t *frames, mpp_id_t id)
 {
     return mpp_slab_at(&frames->stacks, id);
 }
-
-/* Bytes held; the strings' are not among them. [any] */
-size_t mpp_frames_bytes(const mpp_frames_t *frames);
 
 /* Gives memory back after a burst. [newobj] */
 void mpp_frames_trim(mpp_frames_t *frames);

@@ -9,6 +9,9 @@
 
 #include "base.h"
 
+/* Slots that stay in the processor's first cache among other things. */
+#define MPP_INDEX_CACHED_SLOTS 2048u
+
 typedef struct {
     mpp_id_t id; /* 0: empty */
     uint32_t hash;
@@ -64,6 +67,13 @@ mpp_index_has_hash(const mpp_index_t *index, uint32_t hash)
         if (index->slots[i].hash == hash) return true;
     }
     return false;
+}
+
+/* Fetches the slots of a hash that will be looked up soon, where the table is larger than the first cache. [newobj] [gc] */
+static inline void
+mpp_index_prefetch(const mpp_index_t *index, uint32_t hash)
+{
+    if (index->n_slots > MPP_INDEX_CACHED_SLOTS) __builtin_prefetch(&index->slots[hash & (index->n_slots - 1)], 1);
 }
 
 /* Bytes held. [any] */

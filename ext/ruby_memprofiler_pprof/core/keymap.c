@@ -142,7 +142,8 @@ mpp_keymap_clear(mpp_keymap_t *map, mpp_keymap_drop_t drop, void *context)
 }
 
 void
-mpp_keymap_sweep(mpp_keymap_t *map, void (*visit)(void *context, uintptr_t key), mpp_keymap_drop_t drop, void *context)
+mpp_keymap_sweep(mpp_keymap_t *map, mpp_keymap_visit_t visit, void *visit_context, mpp_keymap_drop_t drop,
+                 void *drop_context)
 {
     uint32_t n_before = map->n_used;
     for (uint32_t i = 0; i < map->n_entries; i++) {
@@ -150,9 +151,9 @@ mpp_keymap_sweep(mpp_keymap_t *map, void (*visit)(void *context, uintptr_t key),
         if (entry->key == 0) continue;
         if (entry->used) {
             entry->used = false;
-            visit(context, entry->key);
+            visit(visit_context, entry->key);
         } else {
-            drop(context, entry->value);
+            drop(drop_context, entry->value);
             *entry = (mpp_keymap_entry_t){0};
             map->n_used--;
         }
@@ -173,6 +174,24 @@ mpp_keymap_rekey(mpp_keymap_t *map, uintptr_t (*relocate)(void *context, uintptr
         entry->key = key;
     }
     if (moved) place_all(map);
+}
+
+void
+mpp_keymap_trim(mpp_keymap_t *map)
+{
+    mpp_keymap_t smaller = *map;
+    void *block = NULL;
+    while (smaller.n_entries > MIN_ENTRIES && map->n_used < smaller.n_entries / 8) smaller.n_entries /= 2;
+    if (smaller.n_entries == map->n_entries) return;
+    /* Refused memory, the larger table goes on serving. */
+    if (mpp_resize(map->allocator, &block, 0, mpp_keymap_bytes(&smaller)) != MPP_OK) return;
+
+    smaller.entries = block;
+    for (uint32_t i = 0; i < map->n_entries; i++) {
+        if (map->entries[i].key != 0) *slot_of(&smaller, map->entries[i].key) = map->entries[i];
+    }
+    mpp_keymap_cleanup(map);
+    *map = smaller;
 }
 
 size_t

@@ -24,6 +24,7 @@ typedef struct {
     uint32_t n_used;
 } mpp_keymap_t;
 
+typedef void (*mpp_keymap_visit_t)(void *context, uintptr_t key);
 typedef void (*mpp_keymap_drop_t)(void *context, mpp_id_t value);
 
 void mpp_keymap_init(mpp_keymap_t *map, mpp_allocator_t *allocator); /* owns nothing yet. [any] */
@@ -45,11 +46,14 @@ void mpp_keymap_clear(mpp_keymap_t *map, mpp_keymap_drop_t drop, void *context);
  * Where deaths are not seen: visits (visit) each key used since the last sweep and makes it unused, drops each other
  * one. [gc]
  */
-void mpp_keymap_sweep(mpp_keymap_t *map, void (*visit)(void *context, uintptr_t key), mpp_keymap_drop_t drop,
-                      void *context);
+void mpp_keymap_sweep(mpp_keymap_t *map, mpp_keymap_visit_t visit, void *visit_context, mpp_keymap_drop_t drop,
+                      void *drop_context);
 
 /* Every key becomes relocate(context, key). Works in place, without allocating. [gc] */
 void mpp_keymap_rekey(mpp_keymap_t *map, uintptr_t (*relocate)(void *context, uintptr_t key), void *context);
+
+/* Gives memory back after a burst: halves while under 1/8 full. Best effort, cannot fail. [newobj] */
+void mpp_keymap_trim(mpp_keymap_t *map);
 
 size_t mpp_keymap_bytes(const mpp_keymap_t *map); /* [any] */
 

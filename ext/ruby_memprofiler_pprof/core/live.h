@@ -62,6 +62,13 @@ mpp_live_may_have(const mpp_live_t *live, uintptr_t key)
     return mpp_index_has_hash(&live->index, mpp_live_hash(key));
 }
 
+/* The key will be looked up, or added, soon. [newobj] [gc] */
+static inline void
+mpp_live_prefetch(const mpp_live_t *live, uintptr_t key)
+{
+    mpp_index_prefetch(&live->index, mpp_live_hash(key));
+}
+
 /* Removes a record. [newobj] [gc] */
 void mpp_live_remove(mpp_live_t *live, mpp_id_t id);
 

@@ -21,7 +21,7 @@ typedef struct {
 
 typedef enum { MPP_CLASS_LABEL, MPP_CLASS_FRAME, MPP_CLASS_OFF } mpp_class_mode_t;
 
-/* Views are borrowed for the call and hold valid UTF-8. */
+/* Views are borrowed for the call. Bytes that are not valid UTF-8 are replaced, as in the snapshot's own strings. */
 typedef struct {
     const mpp_value_type_t *value_types; /* 1 … MPP_PPROF_MAX_VALUE_TYPES */
     size_t n_value_types;

@@ -10,6 +10,9 @@
 /* A record stands for at most 2^32 times its weight, so that sums stay far from 2^128. */
 #define MAX_DOUBLINGS 32
 
+/* How often the frames of one sample are gone through, should names be forgotten while others are found out. */
+#define MAX_NAMING_PASSES 4
+
 /* No table of contents can hold more elements than this in its share of the budget, nor more than the cap. */
 #define BYTES_PER_ELEMENT 32
 #define MIN_ELEMENTS 1024u
@@ -49,11 +52,8 @@ most_elements(size_t limit_bytes)
 static mpp_status_t
 make_pseudo_row(mpp_profile_t *profile, mpp_view_t name, mpp_id_t *row)
 {
-    mpp_id_t function, stack;
-    mpp_status_t status = mpp_frames_function(&profile->frames, name, MPP_VIEW(""), 0, &function);
-    if (status != MPP_OK) return status;
-    status = mpp_frames_push(&profile->frames, 0, function, 0, &stack);
-    mpp_frames_release_function(&profile->frames, function);
+    mpp_id_t stack;
+    mpp_status_t status = mpp_frames_pseudo_stack(&profile->frames, name, &stack);
     if (status != MPP_OK) return status;
     status = mpp_rows_obtain(&profile->rows, stack, 0, 0, row);
     mpp_frames_release_stack(&profile->frames, stack);
@@ -111,7 +111,6 @@ mpp_profile_new(const mpp_profile_config_t *config, mpp_profile_t **result)
     profile->references = 1;
     profile->budget = budget;
     profile->config = within_bounds(*config);
-    profile->naming_failure = MPP_MEMORY_LIMIT;
     mpp_budget_init(&profile->snapshot_budget, SIZE_MAX);
     mpp_random_init(&profile->random, config->seed);
     if ((status = make_tables(profile)) != MPP_OK) {
@@ -143,8 +142,8 @@ drop_reason(mpp_status_t status, mpp_drop_t when_full)
     return status == MPP_NO_MEMORY ? MPP_DROP_NO_MEMORY : MPP_DROP_MEMORY_LIMIT;
 }
 
-void
-mpp_profile_drop(mpp_profile_t *profile, mpp_drop_t reason, mpp_weight_t weight, uint64_t bytes)
+static void
+drop(mpp_profile_t *profile, mpp_drop_t reason, mpp_weight_t weight, uint64_t bytes)
 {
     profile->n_dropped[reason]++;
     mpp_rows_count(&profile->rows, profile->dropped_row, weight, bytes);
@@ -157,6 +156,8 @@ trim_tables(mpp_profile_t *profile)
     mpp_pending_trim(&profile->pending);
     mpp_rows_trim(&profile->rows);
     mpp_live_trim(&profile->live);
+    mpp_resolver_trim(&profile->resolver);
+    mpp_keymap_trim(&profile->classes);
     mpp_frames_trim(&profile->frames);
     mpp_strtab_trim(&profile->strings);
 }
@@ -168,11 +169,11 @@ trim_tables(mpp_profile_t *profile)
 static bool
 relieve(mpp_profile_t *profile)
 {
-    if (profile->rows.clock < profile->next_relief) return false;
+    if (profile->rows.total.samples < profile->next_relief) return false;
     uint32_t wanted = mpp_rows_count_used(&profile->rows) / 8;
     if (wanted == 0) wanted = 1;
     uint32_t folded = mpp_rows_evict(&profile->rows, wanted, profile->evicted_row, profile->dropped_row);
-    profile->next_relief = profile->rows.clock + (wanted - folded);
+    profile->next_relief = profile->rows.total.samples + (wanted - folded);
     profile->pressure = false;
     trim_tables(profile);
     return true;
@@ -191,6 +192,7 @@ mpp_profile_sample(mpp_profile_t *profile, uintptr_t object, mpp_weight_t weight
 {
     mpp_id_t stack = 0;
     mpp_drop_t when_full = MPP_DROP_MEMORY_LIMIT;
+    mpp_live_prefetch(&profile->live, object); /* for its commit */
     mpp_status_t status = mpp_resolver_resolve(&profile->resolver, backtrace, &stack);
     if (status == MPP_OK) {
         when_full = MPP_DROP_PENDING_FULL;
@@ -199,7 +201,7 @@ mpp_profile_sample(mpp_profile_t *profile, uintptr_t object, mpp_weight_t weight
         if (status == MPP_OK) return;
         mpp_frames_release_stack(&profile->frames, stack);
     }
-    mpp_profile_drop(profile, drop_reason(status, when_full), weight, 0);
+    drop(profile, drop_reason(status, when_full), weight, 0);
 }
 
 /* -- live sums -- */
@@ -314,7 +316,7 @@ track(mpp_profile_t *profile, mpp_id_t row, const mpp_pending_entry_t *entry, co
 bool
 mpp_profile_take(mpp_profile_t *profile, mpp_sample_t *sample)
 {
-    sample->next_frame = 0;
+    *sample = (mpp_sample_t){.n_naming_failures = profile->n_naming_failures};
     return mpp_pending_take(&profile->pending, &sample->entry);
 }
 
@@ -323,11 +325,18 @@ mpp_profile_unknown_frame(mpp_profile_t *profile, mpp_sample_t *sample)
 {
     if (!sample->entry.raw) return 0;
     const mpp_backtrace_t *backtrace = &sample->entry.raw->backtrace;
-    while (sample->next_frame < backtrace->n) {
-        uintptr_t frame = backtrace->frames[sample->next_frame++];
-        if (!mpp_resolver_knows(&profile->resolver, frame)) return frame;
+    for (;;) {
+        while (sample->next_frame < backtrace->n) {
+            uintptr_t frame = backtrace->frames[sample->next_frame++];
+            if (mpp_resolver_knows(&profile->resolver, frame)) continue;
+            sample->looks_again = true;
+            return frame;
+        }
+        if (!sample->looks_again || sample->n_passes == MAX_NAMING_PASSES - 1) return 0;
+        sample->looks_again = false;
+        sample->n_passes++;
+        sample->next_frame = 0;
     }
-    return 0;
 }
 
 mpp_status_t
@@ -335,7 +344,10 @@ mpp_profile_define_frame(mpp_profile_t *profile, uintptr_t frame, mpp_view_t nam
                          int32_t start_line)
 {
     mpp_status_t status = mpp_resolver_define(&profile->resolver, frame, name, filename, start_line);
-    if (status != MPP_OK) profile->naming_failure = status;
+    if (status != MPP_OK) {
+        profile->n_naming_failures++;
+        profile->naming_failure = status;
+    }
     return status;
 }
 
@@ -374,42 +386,75 @@ obtain_row(mpp_profile_t *profile, mpp_id_t stack, mpp_id_t class_name, mpp_id_t
     return mpp_rows_obtain(&profile->rows, stack, class_name, 0, row);
 }
 
-static void
-count(mpp_profile_t *profile, mpp_pending_entry_t *entry, const mpp_birth_t *birth)
+/*
+ * The stack of a sample that came with raw frames. MPP_OK and no stack: a frame's name was forgotten again, as often as
+ * the host gave it one.
+ */
+static mpp_status_t
+resolve(mpp_profile_t *profile, mpp_sample_t *sample)
 {
-    mpp_status_t status = MPP_OK;
+    mpp_pending_entry_t *entry = &sample->entry;
+    mpp_status_t status = mpp_resolver_resolve(&profile->resolver, &entry->raw->backtrace, &entry->stack);
+    bool naming_failed = sample->n_naming_failures != profile->n_naming_failures;
+    return status == MPP_OK && entry->stack == 0 && naming_failed ? profile->naming_failure : status;
+}
+
+static void
+count(mpp_profile_t *profile, mpp_sample_t *sample, const mpp_birth_t *birth)
+{
+    mpp_pending_entry_t *entry = &sample->entry;
+    mpp_status_t status = entry->raw ? resolve(profile, sample) : MPP_OK;
     mpp_drop_t when_full = MPP_DROP_MEMORY_LIMIT;
-    if (entry->raw) {
-        status = mpp_resolver_resolve(&profile->resolver, &entry->raw->backtrace, &entry->stack);
-        /* A frame is still unknown only if it could not be named. */
-        if (status == MPP_OK && entry->stack == 0) status = profile->naming_failure;
-    }
     mpp_id_t row;
+    if (status == MPP_OK && entry->stack == 0) {
+        drop(profile, MPP_DROP_UNTRACKED, entry->weight, birth->bytes);
+        return;
+    }
     if (status == MPP_OK) {
         when_full = MPP_DROP_ROW_LIMIT;
         status = obtain_row(profile, entry->stack, birth->class_name, &row);
     }
     if (status != MPP_OK) {
-        mpp_profile_drop(profile, drop_reason(status, when_full), entry->weight, birth->bytes);
+        drop(profile, drop_reason(status, when_full), entry->weight, birth->bytes);
         return;
     }
     mpp_rows_count(&profile->rows, row, entry->weight, birth->bytes);
     if (birth->live && profile->config.tracks_live && !profile->detached) track(profile, row, entry, birth);
 }
 
+/* The address of a sample is in use again: if it has a record, that object died unseen. */
+static void
+lose_predecessor(mpp_profile_t *profile, uintptr_t object)
+{
+    if (MPP_LIKELY(!mpp_live_may_have(&profile->live, object))) return;
+    mpp_id_t predecessor = mpp_live_find(&profile->live, object);
+    if (predecessor) lose_record(profile, predecessor);
+}
+
+static void
+end_sample(mpp_profile_t *profile, mpp_sample_t *sample)
+{
+    mpp_pending_release_raw(&profile->pending, sample->entry.raw);
+    mpp_frames_release_stack(&profile->frames, sample->entry.stack);
+    sample->entry = (mpp_pending_entry_t){0};
+}
+
 void
 mpp_profile_commit(mpp_profile_t *profile, mpp_sample_t *sample, const mpp_birth_t *birth)
 {
-    mpp_pending_entry_t *entry = &sample->entry;
     if (MPP_UNLIKELY(profile->pressure)) (void)relieve(profile);
-    /* The address is used again: if it has a record, that object died unseen. */
-    mpp_id_t predecessor = mpp_live_find(&profile->live, entry->object);
-    if (MPP_UNLIKELY(predecessor)) lose_record(profile, predecessor);
-    count(profile, entry, birth);
-    mpp_pending_release_raw(&profile->pending, entry->raw);
-    mpp_frames_release_stack(&profile->frames, entry->stack);
+    lose_predecessor(profile, sample->entry.object);
+    count(profile, sample, birth);
     if (birth->class_name) mpp_strtab_release(&profile->strings, birth->class_name);
-    *entry = (mpp_pending_entry_t){0};
+    end_sample(profile, sample);
+}
+
+void
+mpp_profile_discard(mpp_profile_t *profile, mpp_sample_t *sample, mpp_drop_t reason)
+{
+    lose_predecessor(profile, sample->entry.object);
+    drop(profile, reason, sample->entry.weight, 0);
+    end_sample(profile, sample);
 }
 
 uint32_t
@@ -474,26 +519,6 @@ mpp_profile_lose_track(mpp_profile_t *profile)
     forget_host_keys(profile);
 }
 
-typedef struct {
-    mpp_profile_t *profile;
-    mpp_visit_t visit;
-    void *context;
-} class_sweep_t;
-
-static void
-visit_class(void *context, uintptr_t class_key)
-{
-    class_sweep_t *sweep = context;
-    sweep->visit(sweep->context, class_key);
-}
-
-static void
-drop_swept_class(void *context, mpp_id_t name)
-{
-    class_sweep_t *sweep = context;
-    mpp_strtab_release(&sweep->profile->strings, name);
-}
-
 static void
 touch_frame(void *context, uintptr_t key)
 {
@@ -506,8 +531,7 @@ mpp_profile_sweep_keys(mpp_profile_t *profile, mpp_visit_t visit, void *context)
     /* A frame of a waiting sample may have been named and not looked up since: its name is needed at the commit. */
     mpp_pending_each(&profile->pending, touch_frame, &profile->resolver);
     mpp_resolver_sweep(&profile->resolver, visit, context);
-    class_sweep_t sweep = {profile, visit, context};
-    mpp_keymap_sweep(&profile->classes, visit_class, drop_swept_class, &sweep);
+    mpp_keymap_sweep(&profile->classes, visit, context, drop_class, profile);
 }
 
 void
@@ -595,21 +619,19 @@ mpp_profile_stats(const mpp_profile_t *profile, mpp_profile_stats_t *stats)
         .dropped = mpp_rows_at(&profile->rows, profile->dropped_row)->allocated,
     };
     for (int i = 0; i < MPP_N_DROPS; i++) stats->n_dropped[i] = profile->n_dropped[i];
-    for (mpp_id_t id = 0; (id = mpp_rows_next(&profile->rows, id)) != 0;) {
-        if (id == profile->dropped_row) continue;
-        mpp_amount_add(&stats->counted, &mpp_rows_at(&profile->rows, id)->allocated);
-    }
     fill_table_sizes(profile, stats);
+}
+
+mpp_amount_t
+mpp_profile_counted(const mpp_profile_t *profile)
+{
+    mpp_amount_t counted = profile->rows.total;
+    mpp_amount_subtract(&counted, &mpp_rows_at(&profile->rows, profile->dropped_row)->allocated);
+    return counted;
 }
 
 uint32_t
 mpp_profile_live_count(const mpp_profile_t *profile)
 {
     return mpp_live_count(&profile->live);
-}
-
-mpp_budget_t *
-mpp_profile_budget(mpp_profile_t *profile)
-{
-    return &profile->budget;
 }

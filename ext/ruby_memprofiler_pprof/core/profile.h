@@ -5,7 +5,7 @@
  * The facade of the core: one profile is one run of a collector. It owns every table and their memory budget.
  *
  *   hook        mpp_profile_sample                      → waits in `pending`
- *   safe point  take → (name frames, class) → commit    → rows, live records
+ *   safe point  take → (name frames, class) → commit, or discard → rows, live records
  *   gc          forget_*, rekey, sweep, each_pending
  *   flush       measure (in slices) → snapshot → [pprof] → free, or give_back
  *
@@ -28,7 +28,7 @@
     X(NO_MEMORY, "no_memory")       /* the system refused memory */                                                    \
     X(ROW_LIMIT, "row_limit")       /* no row is free, and too few without live objects to fold */                     \
     X(LIVE_LIMIT, "live_limit")     /* counted as allocated, but no live record could be made */                       \
-    X(UNTRACKED, "untracked")       /* counted as allocated; the host lost track of whether it lives */
+    X(UNTRACKED, "untracked")       /* the host lost track: of whether it lives (counted), or of its frames (not) */
 
 typedef enum {
 #define MPP_DROP_CODE(code, name) MPP_DROP_##code,
@@ -66,16 +66,24 @@ void mpp_profile_sample(mpp_profile_t *profile, uintptr_t object, mpp_weight_t w
 
 /* -- safe point -- */
 
-/* A sample in hand: between take and commit it owns its references. */
+/* A sample in hand: between take and its end it owns its references. */
 typedef struct {
     mpp_pending_entry_t entry;
-    uint32_t next_frame; /* where mpp_profile_unknown_frame goes on */
+    /* of mpp_profile_unknown_frame: where it goes on, in which pass, and whether that one found any */
+    uint32_t next_frame;
+    uint32_t n_passes;
+    bool looks_again;
+    uint64_t n_naming_failures; /* the profile's when it was taken */
 } mpp_sample_t;
 
-/* Takes the oldest waiting sample off; each must be ended by commit. False when none waits. [gvl] */
+/* Takes the oldest waiting sample off; each must be ended by commit or discard. False when none waits. [gvl] */
 bool mpp_profile_take(mpp_profile_t *profile, mpp_sample_t *sample);
 
-/* The next of the sample's frames that has no function yet, 0 when all have: name each with define_frame. [gvl] */
+/*
+ * The next of the sample's frames that has no function: name each with define_frame. 0 when all have one, or when names
+ * are forgotten as fast as they are given: it goes through the frames again until it finds none, but only a few times.
+ * [gvl]
+ */
 uintptr_t mpp_profile_unknown_frame(mpp_profile_t *profile, mpp_sample_t *sample);
 
 /* Names a frame. On failure nothing has changed, and the sample will be dropped by its commit. [gvl] */
@@ -100,6 +108,9 @@ typedef struct {
 
 /* Ends a sample: into its row and the live records, or into (dropped). [gvl] */
 void mpp_profile_commit(mpp_profile_t *profile, mpp_sample_t *sample, const mpp_birth_t *birth);
+
+/* Ends a sample that the host could not name or measure: into (dropped), with no bytes. [gvl] */
+void mpp_profile_discard(mpp_profile_t *profile, mpp_sample_t *sample, mpp_drop_t reason);
 
 /* Samples that wait. [any] */
 uint32_t mpp_profile_pending_count(const mpp_profile_t *profile);
@@ -160,6 +171,7 @@ typedef struct {
     uint64_t n_allocation_samples; /* counted into rows, in the interval */
     uint64_t n_live_samples; /* live records in it */
     uint64_t dropped[MPP_N_DROPS]; /* in the interval */
+    uint64_t n_evicted; /* rows folded since the start */
     mpp_budget_t budget; /* its own memory, outside the profile's limit */
 } mpp_snapshot_t;
 
@@ -176,11 +188,7 @@ void mpp_snapshot_free(mpp_snapshot_t *snapshot);
 
 /* -- numbers -- */
 
-/* A drop that the host decides, of a sample that was never handed in: into (dropped). [newobj] */
-void mpp_profile_drop(mpp_profile_t *profile, mpp_drop_t reason, mpp_weight_t weight, uint64_t bytes);
-
 typedef struct {
-    mpp_amount_t counted; /* in rows, (evicted) included, (dropped) not */
     mpp_amount_t dropped; /* the row (dropped) */
     uint64_t n_dropped[MPP_N_DROPS];
     uint64_t n_evicted; /* rows folded */
@@ -192,12 +200,12 @@ typedef struct {
         caches_bytes;
 } mpp_profile_stats_t;
 
-void mpp_profile_stats(const mpp_profile_t *profile, mpp_profile_stats_t *stats); /* [gvl] */
+void mpp_profile_stats(const mpp_profile_t *profile, mpp_profile_stats_t *stats); /* walks no table. [gvl] */
+
+/* The sum of all rows, (evicted) included, (dropped) not. [any] */
+mpp_amount_t mpp_profile_counted(const mpp_profile_t *profile);
 
 /* Live records now. [any] */
 uint32_t mpp_profile_live_count(const mpp_profile_t *profile);
-
-/* The budget, so that tests can make requests fail. [any] */
-mpp_budget_t *mpp_profile_budget(mpp_profile_t *profile);
 
 #endif

@@ -29,8 +29,9 @@ struct mpp_profile {
 
     bool detached;               /* no host key may come in any more */
     bool pressure;               /* memory was short: the next safe point makes room */
-    mpp_status_t naming_failure; /* of the last frame that could not be named */
-    uint64_t next_relief;        /* rows.clock before which looking for cold rows is not worth its while */
+    mpp_status_t naming_failure; /* of the last frame that could not be named, … */
+    uint64_t n_naming_failures;  /* … and of how many there were */
+    uint64_t next_relief;        /* rows.total.samples before which looking for cold rows is not worth its while */
 };
 
 #endif

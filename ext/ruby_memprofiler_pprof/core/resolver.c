@@ -16,25 +16,14 @@
 #define FIRST_CAPACITY 64u
 #define BYTES_PER_FRAME (sizeof(uintptr_t) + sizeof(int) + sizeof(mpp_id_t))
 
-static mpp_status_t
-push_pseudo_stack(mpp_frames_t *frames, mpp_view_t name, mpp_id_t *stack)
-{
-    mpp_id_t function;
-    mpp_status_t status = mpp_frames_function(frames, name, MPP_VIEW(""), 0, &function);
-    if (status != MPP_OK) return status;
-    status = mpp_frames_push(frames, 0, function, 0, stack);
-    mpp_frames_release_function(frames, function);
-    return status;
-}
-
 mpp_status_t
 mpp_resolver_init(mpp_resolver_t *resolver, mpp_allocator_t *allocator, mpp_frames_t *frames, uint32_t max_depth)
 {
     *resolver = (mpp_resolver_t){.allocator = allocator, .frames = frames, .max_depth = max_depth};
     mpp_keymap_init(&resolver->functions, allocator);
 
-    mpp_status_t status = push_pseudo_stack(frames, MPP_VIEW("(truncated)"), &resolver->truncated);
-    if (status == MPP_OK) status = push_pseudo_stack(frames, MPP_VIEW("(no frames)"), &resolver->no_frames);
+    mpp_status_t status = mpp_frames_pseudo_stack(frames, MPP_VIEW("(truncated)"), &resolver->truncated);
+    if (status == MPP_OK) status = mpp_frames_pseudo_stack(frames, MPP_VIEW("(no frames)"), &resolver->no_frames);
     if (status != MPP_OK) mpp_resolver_cleanup(resolver);
     return status;
 }
@@ -229,26 +218,6 @@ mpp_resolver_forget_all(mpp_resolver_t *resolver)
     mpp_keymap_clear(&resolver->functions, drop_function, resolver->frames);
 }
 
-typedef struct {
-    mpp_frames_t *frames;
-    void (*visit)(void *context, uintptr_t key);
-    void *context;
-} sweep_t;
-
-static void
-visit_swept(void *context, uintptr_t key)
-{
-    sweep_t *sweep = context;
-    sweep->visit(sweep->context, key);
-}
-
-static void
-drop_swept(void *context, mpp_id_t function)
-{
-    sweep_t *sweep = context;
-    mpp_frames_release_function(sweep->frames, function);
-}
-
 /*
  * A key matched in the memo is not looked up, so it is not noted as used. That loses none: the memo is empty after each
  * sweep and a key enters it by a look-up only, so what the memo holds was looked up since the last sweep.
@@ -256,10 +225,8 @@ drop_swept(void *context, mpp_id_t function)
 void
 mpp_resolver_sweep(mpp_resolver_t *resolver, void (*visit)(void *context, uintptr_t key), void *context)
 {
-    sweep_t sweep = {resolver->frames, visit, context};
-
     empty_memo(resolver);
-    mpp_keymap_sweep(&resolver->functions, visit_swept, drop_swept, &sweep);
+    mpp_keymap_sweep(&resolver->functions, visit, context, drop_function, resolver->frames);
 }
 
 void
@@ -267,6 +234,12 @@ mpp_resolver_rekey(mpp_resolver_t *resolver, uintptr_t (*relocate)(void *context
 {
     empty_memo(resolver);
     mpp_keymap_rekey(&resolver->functions, relocate, context);
+}
+
+void
+mpp_resolver_trim(mpp_resolver_t *resolver)
+{
+    mpp_keymap_trim(&resolver->functions);
 }
 
 size_t

@@ -63,6 +63,9 @@ void mpp_resolver_sweep(mpp_resolver_t *resolver, void (*visit)(void *context, u
 /* Objects have moved. [gc] */
 void mpp_resolver_rekey(mpp_resolver_t *resolver, uintptr_t (*relocate)(void *context, uintptr_t key), void *context);
 
+/* Gives memory back after a burst. [newobj] */
+void mpp_resolver_trim(mpp_resolver_t *resolver);
+
 size_t mpp_resolver_bytes(const mpp_resolver_t *resolver); /* [any] */
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Rows stand in a slab, the index finds them by (stack, class name, labels). `last_used` is the table's clock, which
- * goes on by one with each sample: stamps differ, but for 0, which rows have that were never counted into.
+ * Rows stand in a slab, the index finds them by (stack, class name, labels). `last_used` is the table's clock, the
+ * number of its samples: stamps differ, but for 0, which rows have that were never counted into.
  *
  * Eviction needs the n smallest stamps among the rows that may go. It finds the n-th smallest as a radix sort would,
  * digit by digit from the top, keeping only a histogram of the digit: a few passes over the table and no memory, for it
@@ -98,9 +98,11 @@ void
 mpp_rows_count(mpp_rows_t *rows, mpp_id_t id, mpp_weight_t weight, uint64_t bytes)
 {
     mpp_row_t *row = mpp_rows_at(rows, id);
+    mpp_amount_t sample = {weight, (mpp_sum_t)weight * bytes, 1};
 
-    mpp_amount_add(&row->allocated, &(mpp_amount_t){weight, (mpp_sum_t)weight * bytes, 1});
-    row->last_used = ++rows->clock;
+    mpp_amount_add(&row->allocated, &sample);
+    mpp_amount_add(&rows->total, &sample);
+    row->last_used = rows->total.samples;
 }
 
 typedef struct {
@@ -126,7 +128,7 @@ find_bound(const eviction_t *eviction, uint32_t n)
     uint32_t histogram[N_DIGITS];
     uint64_t prefix = 0;
     int shift = 0;
-    while (shift + DIGIT_BITS < 64 && eviction->rows->clock >> (shift + DIGIT_BITS)) shift += DIGIT_BITS;
+    while (shift + DIGIT_BITS < 64 && eviction->rows->total.samples >> (shift + DIGIT_BITS)) shift += DIGIT_BITS;
 
     for (; shift >= 0; shift -= DIGIT_BITS) {
         memset(histogram, 0, sizeof(histogram));

@@ -37,7 +37,7 @@ typedef struct {
     mpp_index_t index;
     mpp_frames_t *frames;
     mpp_strtab_t *strings;
-    uint64_t clock; /* counts the samples */
+    mpp_amount_t total; /* what all rows together were allocated; its samples are the table's clock */
     uint64_t n_evicted;
 } mpp_rows_t;
 

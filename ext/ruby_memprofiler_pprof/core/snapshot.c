@@ -182,6 +182,7 @@ mpp_profile_snapshot(mpp_profile_t *profile, const mpp_snapshot_options_t *optio
         copy_rows(snapshot, &reading);
         copy_drops(snapshot, profile);
         snapshot->n_live_samples = reading.n_live;
+        snapshot->n_evicted = profile->rows.n_evicted;
         snapshot->profile = profile;
         mpp_profile_retain(profile);
     }

@@ -71,6 +71,9 @@ forget_key(mpp_collector_t *collector, VALUE object)
     }
 }
 
+/* The VM sweeps a page from its beginning to its end, in slots of 40, 80 … 640 bytes. */
+#define SWEPT_SOON 640
+
 static void
 on_freeobj(VALUE self, rb_trace_arg_t *event)
 {
@@ -82,6 +85,7 @@ on_freeobj(VALUE self, rb_trace_arg_t *event)
     mpp_run_notice_fork(collector);
     collector->n_frees++;
     VALUE object = rb_tracearg_object(event);
+    mpp_live_prefetch(collector->live, object + SWEPT_SOON);
     if (MPP_UNLIKELY(mpp_live_may_have(collector->live, object))) mpp_profile_forget_object(collector->profile, object);
     if (MPP_UNLIKELY(KEY_TYPES >> RB_BUILTIN_TYPE(object) & 1)) forget_key(collector, object);
 }
