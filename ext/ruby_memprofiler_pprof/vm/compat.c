@@ -128,6 +128,12 @@ moved_objects(void)
 #endif
 }
 
+bool
+mpp_compat_counts_moves(void)
+{
+    return moved_objects() > 0;
+}
+
 size_t
 mpp_compat_allocated_objects(void)
 {

@@ -40,6 +40,9 @@ void mpp_compat_restore_error(VALUE error);
 size_t mpp_compat_allocated_objects(void);
 size_t mpp_compat_freed_objects(void); /* those that wait for their finalizer included */
 
+/* Whether compaction has moved anything in this process, on a Ruby that counts moves as allocations and deaths. [gvl] [gc] */
+bool mpp_compat_counts_moves(void);
+
 /* Whether the collector is in the sweep of a collection, or in any part of one. [gvl] [gc] */
 bool mpp_compat_gc_sweeping(void);
 bool mpp_compat_gc_idle(void);

@@ -40,6 +40,7 @@ reset_counters(mpp_collector_t *collector, uint64_t seed)
     collector->n_own = collector->n_frees = collector->n_other_ractor = collector->n_samples = collector->n_drawn = 0;
     collector->internal_weight = collector->other_thread_weight = 0;
     collector->n_stale = 0;
+    collector->n_moved_back = 0;
     collector->snapshot_bytes = collector->scratch_bytes = collector->output_bytes = 0;
     collector->costs = (mpp_costs_t){0};
     collector->started_wall_ns = collector->interval_wall_ns = wall_clock_ns();
@@ -99,6 +100,14 @@ uint64_t
 mpp_run_events(const mpp_collector_t *collector)
 {
     return collector->events_ahead - collector->sampler.gap - 1;
+}
+
+uint64_t
+mpp_run_unseen(const mpp_collector_t *collector)
+{
+    uint64_t counted = mpp_run_vm_allocated(collector);
+    uint64_t seen = mpp_run_events(collector) + collector->n_own + collector->n_other_ractor;
+    return counted > seen ? counted - seen : 0;
 }
 
 uint64_t

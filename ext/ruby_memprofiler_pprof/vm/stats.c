@@ -8,7 +8,7 @@ typedef struct {
     mpp_profile_stats_t profile;
     mpp_amount_t counted;
     uint64_t vm_allocated;
-    uint64_t events;
+    uint64_t unseen;
     mpp_own_work_t own_work;
 } reading_t;
 
@@ -42,7 +42,6 @@ static VALUE
 allocations(const reading_t *reading)
 {
     const mpp_collector_t *collector = &reading->collector;
-    uint64_t seen = reading->events + collector->n_own + collector->n_other_ractor;
     VALUE hash = rb_hash_new();
     set(hash, "vm", ULL2NUM(reading->vm_allocated));
     set(hash, "counted", whole(reading->counted.count));
@@ -51,7 +50,7 @@ allocations(const reading_t *reading)
     set(hash, "other_thread", whole(collector->other_thread_weight));
     set(hash, "own", ULL2NUM(collector->n_own));
     set(hash, "other_ractor", ULL2NUM(collector->n_other_ractor));
-    set(hash, "unseen", ULL2NUM(reading->vm_allocated > seen ? reading->vm_allocated - seen : 0));
+    set(hash, "unseen", ULL2NUM(reading->unseen));
     return hash;
 }
 
@@ -108,8 +107,8 @@ static double
 effective_rate(const reading_t *reading)
 {
     const mpp_collector_t *collector = &reading->collector;
-    if (reading->events == 0) return collector->sample_rate;
-    return (double)collector->n_drawn / (double)reading->events;
+    uint64_t events = mpp_run_events(collector);
+    return events ? (double)collector->n_drawn / (double)events : collector->sample_rate;
 }
 
 static VALUE
@@ -160,7 +159,7 @@ mpp_stats(mpp_collector_t *collector)
     mpp_profile_stats(collector->profile, &reading.profile);
     reading.counted = mpp_profile_counted(collector->profile);
     reading.vm_allocated = mpp_run_vm_allocated(collector);
-    reading.events = mpp_run_events(collector);
+    reading.unseen = mpp_run_unseen(collector);
     reading.collector = *collector;
     mpp_own_work_begin(&reading.own_work);
     return rb_ensure(build_stats, (VALUE)&reading, end_own_work, (VALUE)&reading);

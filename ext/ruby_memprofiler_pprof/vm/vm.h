@@ -67,6 +67,7 @@ struct mpp_collector {
     size_t allocated_base;
     size_t freed_base;
     bool freed_base_known;
+    size_t n_moved_back; /* objects that compaction moved and put back: counted by the VM, without events */
     size_t allocated_at_stop;
     uint32_t gc_finished_at_stop;
 
@@ -119,6 +120,9 @@ mpp_run_notice_fork(mpp_collector_t *collector)
 
 /* Allocation events since the run's start, but for own work and other Ractors. [any] */
 uint64_t mpp_run_events(const mpp_collector_t *collector);
+
+/* Allocations that the VM has counted since the run's start and no event told of. [gvl] [gc] */
+uint64_t mpp_run_unseen(const mpp_collector_t *collector);
 
 /* The VM's count of allocated objects since the run's start, as of now or as of the stop. [gvl] */
 uint64_t mpp_run_vm_allocated(const mpp_collector_t *collector);
