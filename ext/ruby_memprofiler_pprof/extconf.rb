@@ -43,6 +43,8 @@ have_func("rb_objspace_garbage_object_p")
 have_func("rb_objspace_marked_object_p")
 have_func("rb_postponed_job_preregister", "ruby/debug.h")
 have_func("getrandom", "sys/random.h")
+have_library("rt", "timer_create", "time.h") # a library of its own in older C libraries
+have_func("timer_create", "time.h")
 
 upb = protobuf_folder
 

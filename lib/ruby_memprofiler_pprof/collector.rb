@@ -25,9 +25,19 @@ module MemprofilerPprof
   #   @return [Hash{Symbol=>Object}]
   class Collector
     DEFAULT_SAMPLE_RATE = 0.01
-    private_constant :DEFAULT_SAMPLE_RATE
+    DEFAULT_OVERHEAD = 0.01
+    private_constant :DEFAULT_SAMPLE_RATE, :DEFAULT_OVERHEAD
 
-    # @return [Float] probability with which an allocation is sampled
+    # @return [Symbol] how allocations are sampled, as asked for; stats tells what is done
+    attr_reader :mode
+
+    # @return [Float, nil] share of the process's CPU time that profiling may take, in burst mode
+    attr_reader :overhead
+
+    # @return [Integer, nil] signal of the timer in burst mode, as asked for
+    attr_reader :timer_signal
+
+    # @return [Float, nil] probability with which an allocation is sampled; nil in burst mode, where it varies
     attr_reader :sample_rate
 
     # @return [Integer] most sampled live objects followed at once
@@ -62,6 +72,13 @@ module MemprofilerPprof
 
     # Nothing runs yet.
     #
+    # @param mode [Symbol] +:fixed+ (each allocation is sampled with one probability; for short runs and exact questions)
+    #   or +:burst+ (the hook is in for short windows of CPU time only, and the VM's own count scales the samples; for
+    #   processes that run for hours). Where the system has no timer for it, a run in burst mode is fixed, with a warning
+    # @param overhead [Float, Rational, nil] in burst mode, the share of the process's CPU time that profiling may take,
+    #   above 0, up to 0.5; nil: 0.01
+    # @param timer_signal [Integer, nil] in burst mode, the signal of the timer, a real-time one: 34 to 64; nil: one
+    #   that nobody handles
     # @param sample_rate [Float, Integer, Rational, nil] probability with which an allocation is sampled, 1.0e-06 to 1;
     #   nil: 0.01. What is sampled counts for 1 / sample_rate allocations
     # @param max_heap_samples [Integer] most sampled live objects followed, 1 to 16,777,216. At the limit every second
@@ -79,12 +96,15 @@ module MemprofilerPprof
     # @param liveness [Symbol] how deaths become known: +:free_hook+, +:none+ (not at all: retained is zero) or +:auto+
     # @param threads [Symbol] +:all+, or +:current+ for the thread that calls start
     # @param seed [Integer, nil] makes the choice of samples repeatable, 0 to 2**64 - 1; nil: a random one
-    # @raise [ArgumentError] if a value is out of its range or an option unknown
+    # @raise [ArgumentError] if a value is out of its range or an option unknown, or two do not go together
     # @raise [TypeError] if a value is of another type
-    def initialize(sample_rate: nil, max_heap_samples: 100_000, max_allocation_samples: 100_000,
+    def initialize(mode: :fixed, overhead: nil, timer_signal: nil, sample_rate: nil, max_heap_samples: 100_000, max_allocation_samples: 100_000,
                    memory_limit: 64 * 1024 * 1024, max_stack_depth: 512, class_names: nil, sample_types: :memprofiler,
                    raw_counts: false, liveness: :auto, threads: :all, seed: nil)
-      sample_rate = (Options.check(:sample_rate, sample_rate) || DEFAULT_SAMPLE_RATE).to_f
+      Options.check(:mode, mode)
+      Options.check(:overhead, overhead)
+      Options.check(:timer_signal, timer_signal)
+      Options.check(:sample_rate, sample_rate)
       Options.check(:max_heap_samples, max_heap_samples)
       Options.check(:max_allocation_samples, max_allocation_samples)
       Options.check(:memory_limit, memory_limit)
@@ -95,9 +115,14 @@ module MemprofilerPprof
       Options.check(:liveness, liveness)
       Options.check(:threads, threads)
       Options.check(:seed, seed)
-      initialize_native(sample_rate, max_heap_samples, max_allocation_samples, memory_limit, max_stack_depth,
-                        raw_counts, liveness == :auto ? :free_hook : liveness, seed)
-      @sample_rate = sample_rate
+      Options.check_mode(mode, overhead: overhead, timer_signal: timer_signal, sample_rate: sample_rate,
+                               raw_counts: raw_counts, liveness: liveness)
+      @mode = mode
+      @overhead = (overhead || DEFAULT_OVERHEAD).to_f if mode == :burst
+      @timer_signal = timer_signal
+      @sample_rate = (sample_rate || DEFAULT_SAMPLE_RATE).to_f if mode == :fixed
+      initialize_native(@sample_rate || DEFAULT_SAMPLE_RATE, max_heap_samples, max_allocation_samples, memory_limit, max_stack_depth,
+                        raw_counts, liveness == :auto ? :free_hook : liveness, seed, @overhead, timer_signal)
       @max_heap_samples = max_heap_samples
       @max_allocation_samples = max_allocation_samples
       @memory_limit = memory_limit
@@ -114,7 +139,11 @@ module MemprofilerPprof
     #
     # @return [Boolean] false if it was running, and goes on so
     def start!
-      start_native(@threads)
+      return false unless start_native(@threads, @mode == :burst)
+
+      fallback = burst_fallback_native
+      warn "#{self.class}: sampling at a fixed rate of #{DEFAULT_SAMPLE_RATE} instead of in bursts, for #{fallback}" if fallback
+      true
     end
     alias start start!
 
@@ -154,7 +183,8 @@ module MemprofilerPprof
       encode(false, gc, min_gc_age, sample_types, class_names)
     end
 
-    # Starts, yields, flushes, stops. It stops also when the block raises or is left, and the exception goes on.
+    # Starts, yields, flushes, stops. In fixed mode also where the collector's is burst, at a rate of 0.01: a block is over
+    # too soon for that. It stops also when the block raises or is left, and the exception goes on.
     #
     # @param threads [Symbol, nil] +:all+ or +:current+, for this run alone; nil: as the collector has it
     # @return [ProfileData]
@@ -167,7 +197,7 @@ module MemprofilerPprof
       raise ArgumentError, "profile needs a block" unless block_given?
 
       threads = Options.override(:threads, threads, @threads)
-      raise StateError, "the collector is running: stop it before profile" unless start_native(threads)
+      raise StateError, "the collector is running: stop it before profile" unless start_native(threads, false)
 
       begin
         yield

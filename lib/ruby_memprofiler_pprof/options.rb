@@ -19,12 +19,17 @@ module MemprofilerPprof
     boolean = Rule.new(types: [TrueClass, FalseClass], test: ->(_) { true }, allowed: "true or false")
     rate = Rule.new(types: [Float, Integer, Rational], test: (MIN_SAMPLE_RATE..1).method(:cover?),
                     allowed: "a Float, Integer or Rational from #{MIN_SAMPLE_RATE} to 1")
+    share = Rule.new(types: [Float, Integer, Rational], test: ->(value) { value > 0 && value <= 0.5 },
+                     allowed: "a Float or Rational above 0, up to 0.5")
     optional = lambda do |rule, meaning|
       Rule.new(types: [*rule.types, NilClass], test: ->(value) { value.nil? || rule.test.call(value) },
                allowed: "#{rule.allowed}, or nil (#{meaning})")
     end
 
     RULES = {
+      mode: one_of.(:fixed, :burst),
+      overhead: optional.(share, "0.01 with mode: :burst"),
+      timer_signal: optional.(integer.(34..64), "a real-time signal that nobody handles"),
       sample_rate: optional.(rate, "0.01"),
       max_heap_samples: integer.(1..16_777_216),
       max_allocation_samples: integer.(16..16_777_216),
@@ -57,6 +62,20 @@ module MemprofilerPprof
         raise ArgumentError, "#{option} must be #{rule.allowed}, not #{describe(value)}#{explain(option, value)}"
       end
 
+      # What belongs to one mode alone.
+      # @return [void]
+      # @raise [ArgumentError] naming both of what does not go together
+      def check_mode(mode, overhead:, timer_signal:, sample_rate:, raw_counts:, liveness:)
+        if mode == :fixed
+          refuse("overhead", overhead, "mode: :fixed") if overhead
+          refuse("timer_signal", timer_signal, "mode: :fixed") if timer_signal
+          return
+        end
+        refuse("sample_rate", sample_rate, "mode: :burst, which follows overhead") if sample_rate
+        refuse("raw_counts", raw_counts, "mode: :burst, where samples alone say nothing") if raw_counts
+        refuse("liveness", liveness, "mode: :burst, for it keeps a hook in all the time") if liveness == :free_hook
+      end
+
       # @return [Object] the value, or the default for nil
       # @raise (see .check)
       def override(option, value, default)
@@ -64,6 +83,10 @@ module MemprofilerPprof
       end
 
       private
+
+      def refuse(option, value, with)
+        raise ArgumentError, "#{option}: #{describe(value)} does not go with #{with}"
+      end
 
       INSPECTED = [NilClass, TrueClass, FalseClass, Integer, Float, Rational, Symbol, String].freeze
       LONGEST = 80

@@ -32,16 +32,8 @@ module MemprofilerPprof
     def self.begun?(ractor)
       ObjectSpace.reachable_objects_from(ractor).count { |object| IO === object } >= 3
     end
-
-    # A fork during a pause: the thread that would put the hooks in again is not in the child.
-    module Fork
-      def _fork
-        super.tap { |pid| MemprofilerPprof.__send__(:mend_native) if pid.zero? }
-      end
-    end
   end
   private_constant :RactorPause
 
   Ractor.singleton_class.prepend(RactorPause)
-  Process.singleton_class.prepend(RactorPause::Fork)
 end

@@ -107,7 +107,8 @@ append(mpp_pending_t *pending, const mpp_pending_entry_t *entry)
 mpp_status_t
 mpp_pending_push(mpp_pending_t *pending, uintptr_t object, mpp_weight_t weight, mpp_id_t stack)
 {
-    return append(pending, &(mpp_pending_entry_t){.object = object, .weight = weight, .stack = stack});
+    return append(pending, &(mpp_pending_entry_t){
+                               .object = object, .weight = weight, .stack = stack, .labels = pending->labels});
 }
 
 static bool
@@ -157,7 +158,8 @@ mpp_pending_push_raw(mpp_pending_t *pending, uintptr_t object, mpp_weight_t weig
         if (status != MPP_OK) return status;
     }
     raw->references++;
-    status = append(pending, &(mpp_pending_entry_t){.object = object, .weight = weight, .raw = raw});
+    status = append(pending, &(mpp_pending_entry_t){
+                                 .object = object, .weight = weight, .labels = pending->labels, .raw = raw});
     if (status != MPP_OK) mpp_pending_release_raw(pending, raw);
     return status;
 }

@@ -31,6 +31,7 @@ typedef struct {
     uintptr_t object;
     mpp_weight_t weight;
     mpp_id_t stack;       /* with one reference, or 0: see raw */
+    mpp_id_t labels;      /* as the buffer had them when it was pushed */
     mpp_raw_stack_t *raw; /* with one reference, or NULL */
 } mpp_pending_entry_t;
 
@@ -41,6 +42,7 @@ typedef struct {
     uint32_t max_entries;
     uint32_t head;
     uint32_t n_used;
+    mpp_id_t labels; /* of what is pushed from now on; the owner's to set */
     mpp_raw_stack_t *raw_stacks; /* all that are referenced, newest first */
     size_t raw_bytes;
 } mpp_pending_t;

@@ -18,8 +18,8 @@
 #define FRACTION_BITS 32
 #define FRACTION_MASK (((uint64_t)1 << FRACTION_BITS) - 1)
 
-/* Strings that are in no table: those of the options, comments apart, and two of our own. */
-#define MAX_NAMES (2 * MPP_PPROF_MAX_VALUE_TYPES + 6)
+/* Strings that are in no table: those of the options, comments apart, and three of our own. */
+#define MAX_NAMES (2 * MPP_PPROF_MAX_VALUE_TYPES + 7)
 
 #define LEAST_ELEMENTS 256
 
@@ -47,6 +47,7 @@ typedef struct {
     } names[MAX_NAMES];
     size_t n_names;
     uint32_t class_key;
+    uint32_t group_key;
 
     uint64_t *stack; /* locations of the sample in hand, leaf first */
     size_t stack_capacity;
@@ -256,6 +257,13 @@ gather_stack(encoder_t *encoder, const mpp_snapshot_row_t *row)
     return n;
 }
 
+/* As far as they are told. */
+static mpp_id_t
+row_labels(const encoder_t *encoder, const mpp_snapshot_row_t *row)
+{
+    return encoder->options->by_group ? row->labels : mpp_labels_without_group(row->labels);
+}
+
 static void
 write_row(encoder_t *encoder, const mpp_snapshot_row_t *row)
 {
@@ -270,10 +278,17 @@ write_row(encoder_t *encoder, const mpp_snapshot_row_t *row)
     mpp_message_t *sample = mpp_writer_add(writer, NULL, MPP_PROFILE_SAMPLE);
     mpp_writer_set_numbers(writer, sample, MPP_SAMPLE_LOCATION_ID, encoder->stack, depth);
     mpp_writer_set_numbers(writer, sample, MPP_SAMPLE_VALUE, values, encoder->options->n_value_types);
-    if (!with_label) return;
-    mpp_message_t *label = mpp_writer_add(writer, sample, MPP_SAMPLE_LABEL);
-    mpp_writer_set(writer, label, MPP_LABEL_KEY, encoder->class_key);
-    mpp_writer_set(writer, label, MPP_LABEL_STR, class_name);
+    if (with_label) {
+        mpp_message_t *label = mpp_writer_add(writer, sample, MPP_SAMPLE_LABEL);
+        mpp_writer_set(writer, label, MPP_LABEL_KEY, encoder->class_key);
+        mpp_writer_set(writer, label, MPP_LABEL_STR, class_name);
+    }
+    int group = mpp_labels_group(row_labels(encoder, row));
+    if (group >= 0) {
+        mpp_message_t *label = mpp_writer_add(writer, sample, MPP_SAMPLE_LABEL);
+        mpp_writer_set(writer, label, MPP_LABEL_KEY, encoder->group_key);
+        mpp_writer_set(writer, label, MPP_LABEL_NUM, group);
+    }
 }
 
 static void
@@ -285,22 +300,43 @@ write_rows(encoder_t *encoder)
     }
 }
 
-/* -- samples, merged over classes -- */
+/* -- samples, merged over classes or groups -- */
 
-static uint64_t
-merge_key(const mpp_snapshot_row_t *row)
+static bool
+merges(const encoder_t *encoder)
 {
-    return (uint64_t)row->stack << 32 | row->labels;
+    if (encoder->options->class_mode == MPP_CLASS_OFF) return true;
+    if (encoder->options->by_group) return false;
+    const mpp_snapshot_view_t *snapshot = encoder->snapshot;
+    uint32_t i = 0;
+    while (i < snapshot->n_rows && mpp_labels_group(snapshot->rows[i].labels) < 0) i++;
+    return i < snapshot->n_rows;
+}
+
+/* Rows that are one sample compare as equal. */
+static int
+compare_rows(const encoder_t *encoder, const mpp_snapshot_row_t *left, const mpp_snapshot_row_t *right)
+{
+    bool with_class = encoder->options->class_mode != MPP_CLASS_OFF;
+    mpp_id_t keys[3][2] = {
+        {left->stack, right->stack},
+        {row_labels(encoder, left), row_labels(encoder, right)},
+        {with_class ? left->class_name : 0, with_class ? right->class_name : 0},
+    };
+    for (int i = 0; i < 3; i++) {
+        if (keys[i][0] != keys[i][1]) return keys[i][0] < keys[i][1] ? -1 : 1;
+    }
+    return 0;
 }
 
 static void
-sift_down(const mpp_snapshot_row_t *rows, uint32_t *order, uint32_t parent, uint32_t n)
+sift_down(const encoder_t *encoder, uint32_t *order, uint32_t parent, uint32_t n)
 {
+    const mpp_snapshot_row_t *rows = encoder->snapshot->rows;
     uint32_t sinking = order[parent];
-    uint64_t key = merge_key(&rows[sinking]);
     for (uint32_t child; (child = 2 * parent + 1) < n; parent = child) {
-        if (child + 1 < n && merge_key(&rows[order[child + 1]]) > merge_key(&rows[order[child]])) child++;
-        if (merge_key(&rows[order[child]]) <= key) break;
+        if (child + 1 < n && compare_rows(encoder, &rows[order[child + 1]], &rows[order[child]]) > 0) child++;
+        if (compare_rows(encoder, &rows[order[child]], &rows[sinking]) <= 0) break;
         order[parent] = order[child];
     }
     order[parent] = sinking;
@@ -308,15 +344,15 @@ sift_down(const mpp_snapshot_row_t *rows, uint32_t *order, uint32_t parent, uint
 
 /* Heapsort: in place, and libc's may allocate. */
 static void
-sort_by_merge_key(const mpp_snapshot_row_t *rows, uint32_t *order, uint32_t n)
+sort_rows(const encoder_t *encoder, uint32_t *order, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) order[i] = i;
-    for (uint32_t i = n / 2; i-- > 0;) sift_down(rows, order, i, n);
+    for (uint32_t i = n / 2; i-- > 0;) sift_down(encoder, order, i, n);
     for (uint32_t end = n; end-- > 1;) {
         uint32_t last = order[end];
         order[end] = order[0];
         order[0] = last;
-        sift_down(rows, order, 0, end);
+        sift_down(encoder, order, 0, end);
     }
 }
 
@@ -330,10 +366,10 @@ write_merged_rows(encoder_t *encoder)
     if (!reserve(encoder, &array, &capacity, sizeof(uint32_t), n)) return;
 
     uint32_t *order = array;
-    sort_by_merge_key(snapshot->rows, order, n);
+    sort_rows(encoder, order, n);
     for (uint32_t i = 0; i < n && mpp_writer_status(encoder->writer) == MPP_OK;) {
         mpp_snapshot_row_t sum = snapshot->rows[order[i++]];
-        for (; i < n && merge_key(&snapshot->rows[order[i]]) == merge_key(&sum); i++) {
+        for (; i < n && compare_rows(encoder, &snapshot->rows[order[i]], &sum) == 0; i++) {
             for (int k = 0; k < MPP_N_VALUES; k++) sum.values[k] += snapshot->rows[order[i]].values[k];
         }
         write_row(encoder, &sum);
@@ -392,6 +428,7 @@ write_head(encoder_t *encoder)
     mpp_writer_set_top(writer, MPP_PROFILE_DEFAULT_SAMPLE_TYPE, name_number(encoder, options->default_sample_type));
     write_mapping(encoder);
     write_comments(encoder);
+    if (options->by_group) encoder->group_key = name_number(encoder, MPP_VIEW("group"));
     if (options->class_mode == MPP_CLASS_LABEL) encoder->class_key = name_number(encoder, MPP_VIEW("class"));
 }
 
@@ -410,7 +447,7 @@ mpp_pprof_encode(const mpp_snapshot_view_t *snapshot, const mpp_pprof_options_t 
     if (status != MPP_OK) return status;
 
     write_head(&encoder);
-    if (options->class_mode == MPP_CLASS_OFF) {
+    if (merges(&encoder)) {
         write_merged_rows(&encoder);
     } else {
         write_rows(&encoder);

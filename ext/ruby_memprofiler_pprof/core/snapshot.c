@@ -231,3 +231,21 @@ mpp_snapshot_free(mpp_snapshot_t *snapshot)
     release_memory(snapshot);
     mpp_profile_release(profile);
 }
+
+static mpp_sum_t
+scaled(mpp_sum_t sum, double factor)
+{
+    return (mpp_sum_t)((long double)sum * (long double)factor);
+}
+
+void
+mpp_snapshot_scale(mpp_snapshot_t *snapshot, double allocated, double retained)
+{
+    for (uint32_t i = 0; i < snapshot->view.n_rows; i++) {
+        mpp_sum_t *values = snapshot->rows[i].values;
+        values[MPP_ALLOCATED_COUNT] = scaled(values[MPP_ALLOCATED_COUNT], allocated);
+        values[MPP_ALLOCATED_BYTES] = scaled(values[MPP_ALLOCATED_BYTES], allocated);
+        values[MPP_RETAINED_COUNT] = scaled(values[MPP_RETAINED_COUNT], retained);
+        values[MPP_RETAINED_BYTES] = scaled(values[MPP_RETAINED_BYTES], retained);
+    }
+}

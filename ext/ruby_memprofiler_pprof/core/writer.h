@@ -31,6 +31,7 @@
     X(SAMPLE_VALUE, "Sample", "value")                                                                                 \
     X(SAMPLE_LABEL, "Sample", "label")                                                                                 \
     X(LABEL_KEY, "Label", "key")                                                                                       \
+    X(LABEL_NUM, "Label", "num")                                                                                       \
     X(LABEL_STR, "Label", "str")                                                                                       \
     X(MAPPING_ID, "Mapping", "id")                                                                                     \
     X(MAPPING_FILENAME, "Mapping", "filename")                                                                         \

@@ -55,7 +55,10 @@ static void
 collector_free(void *pointer)
 {
     mpp_collector_t *collector = pointer;
-    if (collector->state == MPP_RUNNING) mpp_process_remove(collector); /* the VM ends */
+    if (collector->state == MPP_RUNNING) { /* the VM ends */
+        mpp_process_remove(collector);
+        mpp_bursts_abandon(collector);
+    }
     mpp_profile_release(collector->profile);
     free(collector->frames);
     free(collector->lines);
@@ -126,11 +129,15 @@ liveness_by_name(VALUE name)
 /* The options have been validated in Ruby. */
 static VALUE
 collector_initialize(VALUE self, VALUE sample_rate, VALUE max_heap_samples, VALUE max_allocation_samples,
-                     VALUE memory_limit, VALUE max_stack_depth, VALUE raw_counts, VALUE liveness, VALUE seed)
+                     VALUE memory_limit, VALUE max_stack_depth, VALUE raw_counts, VALUE liveness, VALUE seed,
+                     VALUE overhead, VALUE timer_signal)
 {
     mpp_collector_t *collector = rb_check_typeddata(self, &collector_type);
     if (collector->profile) rb_raise(rb_eArgError, "already initialized");
     collector->sample_rate = NUM2DBL(sample_rate);
+    collector->bursts.wanted = !NIL_P(overhead);
+    if (collector->bursts.wanted) collector->bursts.overhead = NUM2DBL(overhead);
+    if (!NIL_P(timer_signal)) collector->bursts.signal_number = NUM2INT(timer_signal);
     collector->raw_counts = RTEST(raw_counts);
     collector->has_seed = !NIL_P(seed);
     if (collector->has_seed) collector->seed = NUM2ULL(seed);
@@ -156,7 +163,7 @@ put_hooks_in(VALUE self)
     mpp_collector_t *collector = collector_of(self);
     rb_gc_register_address(&collector->self);
     collector->liveness->start(collector, self);
-    mpp_hooks_add_newobj(self);
+    if (!collector->bursts.running) mpp_hooks_add_newobj(self);
     return Qnil;
 }
 
@@ -164,18 +171,22 @@ static void
 take_hooks_out(mpp_collector_t *collector)
 {
     mpp_hooks_remove_newobj(collector->self);
+    mpp_bursts_stop(collector);
     collector->liveness->stop(collector, collector->self);
     rb_gc_unregister_address(&collector->self);
 }
 
-/* What may fail comes first: a start that raises leaves the collector as it was. */
+/* What may fail comes first: a start that raises leaves the collector as it was. `bursts`: in burst mode, if it can be. */
 static VALUE
-collector_start(VALUE self, VALUE threads)
+collector_start(VALUE self, VALUE threads, VALUE bursts)
 {
     mpp_collector_t *collector = collector_of(self);
     int failed = 0;
     if (collector->state == MPP_RUNNING) return Qfalse;
     collector->self = self;
+    collector->bursts.running = false;
+    collector->bursts.fallback = NULL;
+    if (RTEST(bursts)) mpp_bursts_start(collector);
     rb_protect(put_hooks_in, self, &failed);
     if (failed || mpp_run_begin(collector) != MPP_OK) {
         take_hooks_out(collector);
@@ -186,6 +197,7 @@ collector_start(VALUE self, VALUE threads)
     collector->state = MPP_RUNNING;
     mpp_process_add(collector);
     mpp_run_take_bases(collector); /* no object is allocated between this and the first event */
+    if (collector->bursts.running) mpp_bursts_begin(collector);
     return Qtrue;
 }
 
@@ -201,6 +213,7 @@ collector_stop(VALUE self, VALUE gc)
     }
     /* No interrupt is checked from here on: either all of it happens or none. */
     mpp_hooks_remove_newobj(self);
+    mpp_bursts_close(collector);
     collector->allocated_at_stop = mpp_compat_allocated_objects();
     mpp_jobs_drain(collector);
     mpp_flush_measure(collector, false);
@@ -210,6 +223,13 @@ collector_stop(VALUE self, VALUE gc)
     mpp_process_remove(collector);
     if (collector->profile) mpp_profile_detach(collector->profile);
     return Qtrue;
+}
+
+static VALUE
+collector_burst_fallback(VALUE self)
+{
+    const char *fallback = collector_of(self)->bursts.fallback;
+    return fallback ? rb_str_new_cstr(fallback) : Qnil;
 }
 
 static VALUE
@@ -253,9 +273,10 @@ mpp_collector_define(VALUE module)
     VALUE klass = rb_define_class_under(module, "Collector", rb_cObject);
     rb_define_alloc_func(klass, collector_allocate);
     rb_undef_method(klass, "initialize_copy");
-    rb_define_private_method(klass, "initialize_native", collector_initialize, 8);
-    rb_define_private_method(klass, "start_native", collector_start, 1);
+    rb_define_private_method(klass, "initialize_native", collector_initialize, 10);
+    rb_define_private_method(klass, "start_native", collector_start, 2);
     rb_define_private_method(klass, "stop_native", collector_stop, 1);
+    rb_define_private_method(klass, "burst_fallback_native", collector_burst_fallback, 0);
     rb_define_method(klass, "running?", collector_running_p, 0);
     rb_define_method(klass, "live_heap_samples_count", collector_live_heap_samples_count, 0);
     rb_define_private_method(klass, "flush_native", collector_flush, 5);

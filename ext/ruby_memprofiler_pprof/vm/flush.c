@@ -7,6 +7,7 @@
  * Whatever interrupts it after the snapshot (an exception of another thread, no memory), the snapshot's delta is given
  * back, so that each allocation is in exactly one flush.
  */
+#include "timer.h"
 #include "vm.h"
 
 #include "../core/pprof.h"
@@ -16,7 +17,7 @@
 
 #define SLICE_RECORDS 2048
 #define SLICE_NS UINT64_C(5000000)
-#define MAX_COMMENTS 12
+#define MAX_COMMENTS 16
 #define MAX_COMMENT_BYTES 256
 #define MAX_MAPPING_BYTES 1024
 
@@ -100,6 +101,10 @@ typedef struct {
     bool in_own_work;
     mpp_own_work_t own_work;
     mpp_snapshot_t *snapshot;
+    bool in_bursts;
+    mpp_scale_t scale; /* burst mode: of the allocations that the snapshot covers */
+    mpp_scale_t retained_scale;
+    double unobserved;
     int64_t started_wall_ns;
     uint64_t started_ns;
     uint64_t duration_ns;
@@ -109,6 +114,7 @@ typedef struct {
     char mapping_file[MAX_MAPPING_BYTES];
     mpp_budget_t scratch;
     output_t output;
+    output_t spread; /* burst mode: the same by group of windows */
     mpp_status_t status;
 } flush_t;
 
@@ -130,12 +136,23 @@ write_output(void *context, const void *bytes, size_t n_bytes)
     return MPP_OK;
 }
 
+static void
+encode_spread(flush_t *flush)
+{
+    mpp_pprof_options_t options = flush->options;
+    options.by_group = true;
+    if (options.class_mode == MPP_CLASS_OFF) options.class_mode = MPP_CLASS_LABEL;
+    flush->status = mpp_pprof_encode(&flush->snapshot->view, &options, &flush->scratch.allocator, write_output,
+                                     &flush->spread);
+}
+
 static void *
 encode_without_gvl(void *argument)
 {
     flush_t *flush = argument;
     flush->status = mpp_pprof_encode(&flush->snapshot->view, &flush->options, &flush->scratch.allocator, write_output,
                                      &flush->output);
+    if (flush->in_bursts && flush->status == MPP_OK) encode_spread(flush);
     return NULL;
 }
 
@@ -206,6 +223,20 @@ comment_drops(flush_t *flush)
 }
 
 static void
+comment_bursts(flush_t *flush)
+{
+    const mpp_bursts_t *bursts = &flush->collector->bursts;
+    const mpp_burst_totals_t *totals = mpp_burst_totals(&bursts->machine);
+    if (bursts->fallback) add_comment(flush, "mode: fixed, for bursts cannot be had: %s", bursts->fallback);
+    if (!bursts->running) return;
+    add_comment(flush, "mode: burst, %llu windows since the start, %.2f %% of their time not observed",
+                (unsigned long long)totals->n_windows,
+                100 * flush->unobserved);
+    add_comment(flush, "scale: %llu allocations counted by the VM, %.0f estimated from samples alone",
+                (unsigned long long)flush->scale.allocated, (double)flush->scale.weight / (double)MPP_WEIGHT_ONE);
+}
+
+static void
 write_comments(flush_t *flush)
 {
     mpp_collector_t *collector = flush->collector;
@@ -214,7 +245,9 @@ write_comments(flush_t *flush)
     flush->options.comments = flush->comments;
     add_comment(flush, "ruby_memprofiler_pprof " MPP_VERSION ", ruby %d.%d", RUBY_API_VERSION_MAJOR,
                 RUBY_API_VERSION_MINOR);
-    add_comment(flush, "sample rate: %.9g%s", collector->sample_rate, collector->raw_counts ? ", raw counts" : "");
+    add_comment(flush, "sample rate: %.9g%s", mpp_run_sample_rate(collector),
+                collector->raw_counts ? ", raw counts" : "");
+    comment_bursts(flush);
     add_comment(flush, "samples: %llu allocated, %llu live",
                 (unsigned long long)flush->snapshot->n_allocation_samples,
                 (unsigned long long)flush->snapshot->n_live_samples);
@@ -267,6 +300,22 @@ take_interval(flush_t *flush)
     }
 }
 
+/* Burst mode: the samples add up to what the VM has counted. What was sampled before this interval is scaled by the whole
+ * run, since nobody knows of which interval it is. */
+static void
+scale_snapshot(flush_t *flush)
+{
+    mpp_collector_t *collector = flush->collector;
+    if (!collector->bursts.running) return;
+    flush->in_bursts = true;
+    flush->unobserved = mpp_bursts_unobserved(collector);
+    mpp_scale_t run = mpp_bursts_scale(collector, false);
+    flush->scale = mpp_bursts_scale(collector, flush->delta);
+    mpp_snapshot_scale(flush->snapshot, mpp_scale_factor(&flush->scale), mpp_scale_factor(&run));
+    flush->retained_scale = run;
+    if (flush->delta) mpp_bursts_flushed(collector, &flush->scale);
+}
+
 static void
 take_snapshot(flush_t *flush)
 {
@@ -278,7 +327,8 @@ take_snapshot(flush_t *flush)
     if (mpp_profile_snapshot(collector->profile, &options, &flush->snapshot) != MPP_OK) rb_memerror();
     flush->run = collector->run;
     take_interval(flush);
-    flush->options.period = (int64_t)(1.0 / collector->sample_rate + 0.5);
+    scale_snapshot(flush);
+    flush->options.period = (int64_t)(1.0 / mpp_run_sample_rate(collector) + 0.5);
     write_comments(flush);
     name_mapping(flush);
     mpp_profile_trim(collector->profile);
@@ -303,6 +353,30 @@ set(VALUE hash, const char *name, VALUE value)
     rb_hash_aset(hash, ID2SYM(rb_intern(name)), value);
 }
 
+/* Scaled sums of weights by group. */
+static VALUE
+group_weights(const mpp_scale_t *scale)
+{
+    double factor = mpp_scale_factor(scale) / (double)MPP_WEIGHT_ONE;
+    VALUE weights = rb_ary_new_capa(MPP_N_GROUPS);
+    for (size_t i = 0; i < MPP_N_GROUPS; i++) {
+        rb_ary_push(weights, DBL2NUM((double)scale->group_weight[i] * factor));
+    }
+    return rb_obj_freeze(weights);
+}
+
+/* What ProfileData#estimate needs. */
+static VALUE
+build_spread(const flush_t *flush)
+{
+    VALUE hash = rb_hash_new();
+    set(hash, "pprof_data", rb_obj_freeze(rb_str_new(flush->spread.bytes, (long)flush->spread.length)));
+    set(hash, "allocated", group_weights(&flush->scale));
+    set(hash, "retained", group_weights(&flush->retained_scale));
+    set(hash, "unobserved", DBL2NUM(flush->unobserved));
+    return rb_obj_freeze(hash);
+}
+
 static VALUE
 build_profile_data(flush_t *flush)
 {
@@ -314,7 +388,8 @@ build_profile_data(flush_t *flush)
     set(arguments, "dropped_samples", dropped_hash(flush->snapshot));
     set(arguments, "started_at", rb_time_timespec_new(&started, INT_MAX)); /* local time */
     set(arguments, "duration", DBL2NUM((double)flush->duration_ns / 1e9));
-    set(arguments, "sample_rate", DBL2NUM(flush->collector->sample_rate));
+    set(arguments, "sample_rate", DBL2NUM(mpp_run_sample_rate(flush->collector)));
+    set(arguments, "spread", flush->in_bursts ? build_spread(flush) : Qnil);
     VALUE module = rb_const_get(rb_cObject, rb_intern("MemprofilerPprof"));
     VALUE klass = rb_const_get(module, rb_intern("ProfileData"));
     return rb_class_new_instance_kw(1, &arguments, klass, RB_PASS_KEYWORDS);
@@ -340,7 +415,9 @@ give_back(flush_t *flush)
 {
     mpp_collector_t *collector = flush->collector;
     mpp_snapshot_give_back(flush->snapshot);
-    if (collector->run != flush->run || flush->started_ns > collector->interval_ns) return;
+    if (collector->run != flush->run) return;
+    mpp_bursts_give_back(collector, &flush->scale);
+    if (flush->started_ns > collector->interval_ns) return;
     collector->interval_wall_ns = flush->started_wall_ns;
     collector->interval_ns = flush->started_ns;
 }
@@ -353,27 +430,31 @@ end_flush(VALUE argument)
     if (flush->snapshot && flush->delta && !flush->done) give_back(flush);
     mpp_snapshot_free(flush->snapshot);
     mpp_release(&flush->output.budget.allocator, flush->output.bytes, flush->output.capacity);
+    mpp_release(&flush->spread.budget.allocator, flush->spread.bytes, flush->spread.capacity);
     return Qnil;
 }
 
 static void
-note_cost(const flush_t *flush, uint64_t start)
+note_cost(const flush_t *flush, uint64_t start, uint64_t cpu_start)
 {
     mpp_collector_t *collector = flush->collector;
     collector->scratch_bytes = flush->scratch.peak_bytes;
     collector->output_bytes = flush->output.budget.peak_bytes;
     collector->costs.n_flushes++;
     collector->costs.flush_ns += mpp_clock_ns() - start;
+    if (collector->bursts.running) mpp_burst_spent(&collector->bursts.machine, mpp_thread_cpu_ns() - cpu_start);
 }
 
 VALUE
 mpp_flush(mpp_collector_t *collector, const mpp_flush_request_t *request)
 {
     uint64_t start = mpp_clock_ns();
+    uint64_t cpu_start = mpp_thread_cpu_ns();
     flush_t flush = {.collector = collector, .delta = request->delta, .min_gc_age = request->min_gc_age};
     choose_encoding(&flush.options, request->sample_types, request->class_names);
     mpp_budget_init(&flush.scratch, SIZE_MAX);
     mpp_budget_init(&flush.output.budget, SIZE_MAX);
+    mpp_budget_init(&flush.spread.budget, SIZE_MAX);
 
     if (collector->state == MPP_RUNNING) {
         mpp_jobs_drain(collector);
@@ -381,6 +462,6 @@ mpp_flush(mpp_collector_t *collector, const mpp_flush_request_t *request)
         mpp_flush_measure(collector, true);
     }
     VALUE data = rb_ensure(flush_steps, (VALUE)&flush, end_flush, (VALUE)&flush);
-    if (collector->run == flush.run) note_cost(&flush, start);
+    if (collector->run == flush.run) note_cost(&flush, start, cpu_start);
     return data;
 }

@@ -1,5 +1,6 @@
 /*
- * The two hooks. NEWOBJ: an allocation that is not sampled costs two loads of process-wide words and a countdown.
+ * The hooks. NEWOBJ: an allocation that is not sampled costs two loads of process-wide words and a countdown; burst mode
+ * has one of its own, which takes itself out when its window ends.
  * FREEOBJ: one probe of the live table, and for the types that are cache keys one of those caches.
  * Both run inside the VM's allocator or collector: libc memory only, no raise, no call that allocates.
  */
@@ -18,15 +19,10 @@ is_internal(VALUE object)
     return type == RUBY_T_IMEMO || type == RUBY_T_ICLASS || RBASIC_CLASS(object) == 0;
 }
 
-static void __attribute__((noinline))
-take_sample(mpp_collector_t *collector, rb_trace_arg_t *event)
+static void
+take_sample(mpp_collector_t *collector, VALUE object, mpp_weight_t weight)
 {
-    VALUE object = rb_tracearg_object(event);
-    mpp_weight_t weight = collector->sampler.weight;
-    mpp_sampler_draw(&collector->sampler);
     collector->n_drawn++;
-    collector->events_ahead += collector->sampler.gap + 1;
-
     if (is_internal(object)) {
         collector->internal_weight += weight;
     } else if (!NIL_P(collector->thread) && rb_thread_current() != collector->thread) {
@@ -36,6 +32,15 @@ take_sample(mpp_collector_t *collector, rb_trace_arg_t *event)
         mpp_backtrace_sample(collector, object, weight);
         mpp_compat_trigger_job();
     }
+}
+
+static void __attribute__((noinline))
+draw_and_sample(mpp_collector_t *collector, rb_trace_arg_t *event)
+{
+    mpp_weight_t weight = collector->sampler.weight;
+    mpp_sampler_draw(&collector->sampler);
+    collector->events_ahead += collector->sampler.gap + 1;
+    take_sample(collector, rb_tracearg_object(event), weight);
 }
 
 static void
@@ -54,7 +59,30 @@ on_newobj(VALUE self, rb_trace_arg_t *event)
         return;
     }
     if (MPP_LIKELY(!mpp_sampler_tick(&collector->sampler))) return;
-    take_sample(collector, event);
+    draw_and_sample(collector, event);
+}
+
+/* Burst mode: this one is in for the length of a window. */
+static void
+on_newobj_in_burst(VALUE self, rb_trace_arg_t *event)
+{
+    mpp_collector_t *collector = collector_of(self);
+    mpp_burst_t *machine = &collector->bursts.machine;
+#if MPP_HOOKS_SEE_ALL_RACTORS
+    if (MPP_UNLIKELY(mpp_compat_in_other_ractor())) return;
+#endif
+    if (MPP_UNLIKELY(collector->fork_generation != mpp_process.fork_generation)) mpp_run_after_fork(collector, 1);
+    if (MPP_UNLIKELY(mpp_process.n_own_work != 0) && mpp_own_work_here()) return;
+    if (MPP_LIKELY(mpp_burst_passes(machine))) return;
+    mpp_burst_verdict_t verdict = mpp_burst_judge(machine);
+    if (verdict == MPP_BURST_SAMPLE) {
+        uint64_t start = mpp_clock_ns();
+        mpp_bursts_sampled(collector);
+        take_sample(collector, rb_tracearg_object(event), machine->weight);
+        mpp_burst_captured(machine, mpp_clock_ns() - start);
+    } else if (verdict == MPP_BURST_CLOSE) {
+        mpp_bursts_close(collector);
+    }
 }
 
 /* What the caches are keyed by: frames and classes. */
@@ -116,6 +144,18 @@ mpp_hooks_remove_newobj(VALUE self)
 }
 
 void
+mpp_hooks_add_burst(VALUE self)
+{
+    add(self, on_newobj_in_burst, RUBY_INTERNAL_EVENT_NEWOBJ);
+}
+
+void
+mpp_hooks_remove_burst(VALUE self)
+{
+    take_out(self, on_newobj_in_burst);
+}
+
+void
 mpp_hooks_add_freeobj(VALUE self)
 {
     if (mpp_process.n_pauses == 0) add(self, on_freeobj, RUBY_INTERNAL_EVENT_FREEOBJ);
@@ -139,6 +179,7 @@ pause_all(VALUE module)
     mpp_process.n_pauses++;
     for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
         mpp_hooks_remove_newobj(collector->self);
+        mpp_bursts_close(collector);
         collector->liveness->stop(collector, collector->self);
     }
     return Qnil;
@@ -149,7 +190,7 @@ put_all_in(void)
 {
     for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
         collector->liveness->start(collector, collector->self);
-        mpp_hooks_add_newobj(collector->self);
+        if (!collector->bursts.running) mpp_hooks_add_newobj(collector->self);
     }
 }
 
@@ -167,6 +208,7 @@ mend(VALUE module)
     (void)module;
     if (mpp_process.hooks_left_out) put_all_in();
     mpp_process.hooks_left_out = false;
+    mpp_bursts_after_fork();
     return Qnil;
 }
 

@@ -5,6 +5,7 @@
  * sample is taken off before it is handled, its object stands on this C stack until done (which marks and pins it), and
  * the whole is done with the profile retained. What raises all the same (NoMemoryError) costs the sample in hand.
  */
+#include "timer.h"
 #include "vm.h"
 
 /* After so many samples at once the tables give back what only that burst needed. */
@@ -80,6 +81,7 @@ drain_timed(mpp_collector_t *collector)
     bool large = mpp_profile_pending_count(collector->profile) >= MPP_TIMED_EVERY;
     bool timed = ++collector->costs.n_jobs % MPP_TIMED_EVERY == 0 || large;
     uint64_t start = timed ? mpp_clock_ns() : 0;
+    uint64_t cpu_start = collector->bursts.running ? mpp_thread_cpu_ns() : 0;
     uint32_t n = 0;
     drain_t drain = {
         .profile = collector->profile,
@@ -89,6 +91,7 @@ drain_timed(mpp_collector_t *collector)
     for (; mpp_profile_take(drain.profile, &drain.sample); n++) commit(&drain);
     if (n >= BURST_SAMPLES) mpp_profile_trim(drain.profile);
     mpp_profile_release(drain.profile);
+    if (collector->bursts.running) mpp_burst_spent(&collector->bursts.machine, mpp_thread_cpu_ns() - cpu_start);
     if (timed) collector->costs.jobs_ns += (mpp_clock_ns() - start) * (large ? 1 : MPP_TIMED_EVERY);
 }
 
@@ -117,6 +120,7 @@ mpp_jobs_run(void *unused)
 {
     (void)unused;
     if (mpp_compat_in_other_ractor()) return;
+    if (mpp_process.n_in_bursts > 0) mpp_bursts_tick();
     mpp_collector_t *collector;
     while ((collector = next_with_pending()) != NULL) mpp_jobs_drain(collector);
 }

@@ -3,6 +3,7 @@
  * touched: it bumps the generation and forgets the own work of threads that do not exist there. Collectors notice at
  * their next event.
  */
+#include "timer.h"
 #include "vm.h"
 
 #include <pthread.h>
@@ -17,6 +18,7 @@ in_child(void)
     mpp_process.n_pauses = 0;
     mpp_process.n_own_work = 0;
     mpp_process.own_work = NULL;
+    mpp_timer_forget();
 }
 
 void
@@ -48,6 +50,9 @@ mpp_process_remove(mpp_collector_t *collector)
 void
 mpp_own_work_begin(mpp_own_work_t *work)
 {
+    /* Of stretches within one another the outermost counts. */
+    bool counts = mpp_process.n_in_bursts > 0 && (mpp_process.n_own_work == 0 || !mpp_own_work_here());
+    work->allocated = counts ? mpp_compat_allocated_objects() : 0;
     work->thread = rb_thread_current();
     work->next = mpp_process.own_work;
     mpp_process.own_work = work;
@@ -62,6 +67,7 @@ mpp_own_work_end(mpp_own_work_t *work)
         if (*link != work) continue;
         *link = work->next;
         mpp_process.n_own_work--;
+        if (work->allocated) mpp_process.own_allocated += mpp_compat_allocated_objects() - work->allocated;
         return;
     }
 }

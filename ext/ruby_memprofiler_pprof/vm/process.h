@@ -15,6 +15,7 @@ typedef struct mpp_collector mpp_collector_t;
 typedef struct mpp_own_work mpp_own_work_t;
 struct mpp_own_work {
     VALUE thread;
+    size_t allocated; /* the VM's count when it began, 0: not counted here */
     mpp_own_work_t *next;
 };
 
@@ -24,6 +25,8 @@ typedef struct {
     mpp_own_work_t *own_work;
     uint32_t n_pauses; /* while not 0, no hook is in */
     bool hooks_left_out; /* by a fork during a pause, until mend_native */
+    uint32_t n_in_bursts;  /* running collectors in burst mode: while not 0, own work is counted by the VM's counter */
+    size_t own_allocated;  /* objects that our own work allocated meanwhile, in all threads */
     mpp_collector_t *running; /* linked through their `next_running` */
 } mpp_process_t;
 

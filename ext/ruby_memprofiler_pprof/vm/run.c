@@ -92,6 +92,7 @@ mpp_run_after_fork(mpp_collector_t *collector, size_t uncounted)
         collector->live = &empty;
         reset_counters(collector, fresh_seed(collector));
     }
+    if (collector->bursts.running) mpp_bursts_reset(collector);
     collector->allocated_base = mpp_compat_allocated_objects() - uncounted;
     collector->freed_base_known = false; /* not to be read amid a sweep */
 }
@@ -105,6 +106,7 @@ mpp_run_events(const mpp_collector_t *collector)
 uint64_t
 mpp_run_unseen(const mpp_collector_t *collector)
 {
+    if (collector->bursts.running) return 0; /* most are not to be seen */
     uint64_t counted = mpp_run_vm_allocated(collector);
     uint64_t seen = mpp_run_events(collector) + collector->n_own + collector->n_other_ractor;
     return counted > seen ? counted - seen : 0;
@@ -121,6 +123,15 @@ mpp_run_vm_allocated(const mpp_collector_t *collector)
     default:
         return 0;
     }
+}
+
+double
+mpp_run_sample_rate(const mpp_collector_t *collector)
+{
+    if (!collector->bursts.running) return collector->sample_rate;
+    uint64_t allocated = mpp_run_vm_allocated(collector);
+    if (collector->n_drawn == 0 || allocated == 0) return mpp_burst_sample_rate(&collector->bursts.machine);
+    return (double)collector->n_drawn / (double)allocated;
 }
 
 uint32_t

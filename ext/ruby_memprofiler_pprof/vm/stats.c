@@ -1,6 +1,7 @@
 /*
  * Collector#stats: one consistent reading of every counter, taken before the first object of the Hash is made.
  */
+#include "timer.h"
 #include "vm.h"
 
 typedef struct {
@@ -9,6 +10,8 @@ typedef struct {
     mpp_amount_t counted;
     uint64_t vm_allocated;
     uint64_t unseen;
+    double sample_rate;
+    mpp_scale_t scale; /* burst mode */
     mpp_own_work_t own_work;
 } reading_t;
 
@@ -38,10 +41,41 @@ symbol(const char *name)
     return ID2SYM(rb_intern(name));
 }
 
+/* In burst mode nothing but the sum is counted: how it divides is estimated from the samples. */
+static VALUE
+estimated_allocations(const reading_t *reading)
+{
+    const mpp_collector_t *collector = &reading->collector;
+    double factor = mpp_scale_factor(&reading->scale);
+    const struct {
+        const char *name;
+        mpp_sum_t weight;
+    } parts[] = {
+        {"dropped", reading->profile.dropped.count},
+        {"internal", collector->internal_weight},
+        {"other_thread", collector->other_thread_weight},
+    };
+    uint64_t rest = reading->scale.allocated;
+    VALUE hash = rb_hash_new();
+    set(hash, "vm", ULL2NUM(reading->vm_allocated));
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+        uint64_t n = (uint64_t)((double)parts[i].weight / (double)MPP_WEIGHT_ONE * factor);
+        if (n > rest) n = rest;
+        rest -= n;
+        set(hash, parts[i].name, ULL2NUM(n));
+    }
+    set(hash, "counted", ULL2NUM(rest));
+    set(hash, "own", ULL2NUM(reading->vm_allocated - reading->scale.allocated));
+    set(hash, "other_ractor", INT2FIX(0));
+    set(hash, "unseen", INT2FIX(0));
+    return hash;
+}
+
 static VALUE
 allocations(const reading_t *reading)
 {
     const mpp_collector_t *collector = &reading->collector;
+    if (collector->bursts.running) return estimated_allocations(reading);
     VALUE hash = rb_hash_new();
     set(hash, "vm", ULL2NUM(reading->vm_allocated));
     set(hash, "counted", whole(reading->counted.count));
@@ -98,6 +132,26 @@ time_spent(const mpp_costs_t *costs)
 }
 
 static VALUE
+bursts(const mpp_bursts_t *bursts)
+{
+    const mpp_burst_totals_t *totals = mpp_burst_totals(&bursts->machine);
+    if (!bursts->running) return Qnil;
+    VALUE hash = rb_hash_new();
+    set(hash, "overhead", DBL2NUM(totals->cpu_ns ? (double)totals->spent_ns / (double)totals->cpu_ns : 0));
+    set(hash, "ticks", ULL2NUM(totals->n_ticks));
+    set(hash, "windows", ULL2NUM(totals->n_windows));
+    set(hash, "late_ticks", ULL2NUM(totals->n_late));
+    set(hash, "overlapped_ticks", ULL2NUM(totals->n_overlapped));
+    set(hash, "observed", seconds(totals->observed_ns));
+    set(hash, "missed", seconds(totals->missed_ns));
+    set(hash, "mean_interval", seconds(mpp_burst_mean_interval(&bursts->machine)));
+    set(hash, "lead", seconds(mpp_burst_lead(&bursts->machine)));
+    set(hash, "estimated_allocations", whole(totals->event_weight));
+    set(hash, "signal", INT2NUM(mpp_timer_signal()));
+    return hash;
+}
+
+static VALUE
 state_name(mpp_state_t state)
 {
     return symbol(state == MPP_RUNNING ? "running" : state == MPP_STOPPED ? "stopped" : "new");
@@ -107,6 +161,7 @@ static double
 effective_rate(const reading_t *reading)
 {
     const mpp_collector_t *collector = &reading->collector;
+    if (collector->bursts.running) return reading->sample_rate;
     uint64_t events = mpp_run_events(collector);
     return events ? (double)collector->n_drawn / (double)events : collector->sample_rate;
 }
@@ -120,7 +175,10 @@ build_stats(VALUE argument)
     VALUE hash = rb_hash_new();
     set(hash, "state", state_name(collector->state));
     set(hash, "run", UINT2NUM(collector->run));
-    set(hash, "sample_rate", DBL2NUM(collector->sample_rate));
+    set(hash, "mode", symbol(collector->bursts.running ? "burst" : "fixed"));
+    set(hash, "burst", bursts(&collector->bursts));
+    set(hash, "burst_fallback", collector->bursts.fallback ? rb_str_new_cstr(collector->bursts.fallback) : Qnil);
+    set(hash, "sample_rate", collector->bursts.running ? Qnil : DBL2NUM(collector->sample_rate));
     set(hash, "effective_rate", DBL2NUM(effective_rate(reading)));
     set(hash, "liveness", symbol(collector->liveness->name));
     set(hash, "live_thinning", DBL2NUM(1.0 / (double)(UINT64_C(1) << stats->thinning)));
@@ -160,6 +218,8 @@ mpp_stats(mpp_collector_t *collector)
     reading.counted = mpp_profile_counted(collector->profile);
     reading.vm_allocated = mpp_run_vm_allocated(collector);
     reading.unseen = mpp_run_unseen(collector);
+    reading.sample_rate = mpp_run_sample_rate(collector);
+    reading.scale = mpp_bursts_scale(collector, false);
     reading.collector = *collector;
     mpp_own_work_begin(&reading.own_work);
     return rb_ensure(build_stats, (VALUE)&reading, end_own_work, (VALUE)&reading);

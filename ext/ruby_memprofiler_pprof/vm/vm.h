@@ -10,8 +10,12 @@
 #include "compat.h"
 #include "process.h"
 
+#include "../core/burst.h"
 #include "../core/profile.h"
 #include "../core/sampler.h"
+
+#include <pthread.h>
+#include <time.h>
 
 /* How the death of a sampled object becomes known: one of the back ends in liveness.c. */
 typedef struct {
@@ -39,6 +43,30 @@ typedef struct {
 
 #define MPP_TIMED_EVERY 64u
 
+/* What burst.c keeps of a collector. */
+typedef struct {
+    bool wanted;  /* mode: :burst */
+    bool running; /* this run is in bursts */
+    bool hook_in;
+    int signal_number; /* as asked for, 0: any */
+    double overhead;
+    const char *fallback; /* why a run that was to be in bursts is not, static; else NULL */
+    mpp_burst_t machine;
+    uint64_t cpu_base_ns; /* of the process, at the start */
+    uint64_t due_ns;      /* the next tick, likewise absolute */
+    /* CPU time since the window was opened: of the thread that was seen last, and of those before it. */
+    pthread_t thread;
+    clockid_t thread_clock;
+    uint64_t thread_base_ns;
+    uint64_t earlier_ns;
+    /* Scale: what the VM counted beside what the samples stand for. */
+    size_t own_base, own_at_stop;
+    mpp_sum_t group_weight[MPP_N_GROUPS]; /* of all samples, whatever became of them, by group of windows */
+    mpp_sum_t flushed_group_weight[MPP_N_GROUPS];
+    uint64_t flushed_allocated; /* the parts that delta flushes gave out */
+    mpp_sum_t flushed_weight;
+} mpp_bursts_t;
+
 typedef enum { MPP_NEW, MPP_RUNNING, MPP_STOPPED } mpp_state_t;
 
 struct mpp_collector {
@@ -62,6 +90,8 @@ struct mpp_collector {
     uint64_t n_samples;
     VALUE *frames; /* scratch: max_depth + 1 */
     int *lines;
+
+    mpp_bursts_t bursts;
 
     /* The counters' bases, taken at start (and anew in a forked child). */
     size_t allocated_base;
@@ -127,6 +157,9 @@ uint64_t mpp_run_unseen(const mpp_collector_t *collector);
 /* The VM's count of allocated objects since the run's start, as of now or as of the stop. [gvl] */
 uint64_t mpp_run_vm_allocated(const mpp_collector_t *collector);
 
+/* Samples an allocation: as asked for, in burst mode as it has come out. [gvl] */
+double mpp_run_sample_rate(const mpp_collector_t *collector);
+
 /* Collections begun and finished, as of now or as of the stop. [gvl] */
 uint32_t mpp_run_gc_finished(const mpp_collector_t *collector);
 
@@ -136,8 +169,56 @@ void mpp_hooks_add_newobj(VALUE self);    /* [gvl] */
 void mpp_hooks_remove_newobj(VALUE self); /* [gvl] */
 void mpp_hooks_add_freeobj(VALUE self);    /* [gvl] */
 void mpp_hooks_remove_freeobj(VALUE self); /* [gvl] */
+/* For one window. [gvl]; out also [newobj] */
+void mpp_hooks_add_burst(VALUE self);
+void mpp_hooks_remove_burst(VALUE self);
 void mpp_hooks_define(VALUE module);       /* [gvl] */
 
+/* -- burst.c -- */
+
+/* Whether burst mode can run: takes the timer. Else the reason stands in `fallback`. [gvl] */
+bool mpp_bursts_start(mpp_collector_t *collector);
+
+/* The first tick is to come; called when the run's bases are taken. [gvl] */
+void mpp_bursts_begin(mpp_collector_t *collector);
+
+/* No window any more, and no timer if this was the last collector in burst mode. [gvl] */
+void mpp_bursts_stop(mpp_collector_t *collector);
+
+/* The same when the VM ends, which takes hooks out by itself. [gc] */
+void mpp_bursts_abandon(mpp_collector_t *collector);
+
+/* A child of a fork begins anew, without a timer until mpp_bursts_after_fork. [newobj] [gc] */
+void mpp_bursts_reset(mpp_collector_t *collector);
+
+/* In a forked child, once Ruby runs there: ticks come again. [gvl] */
+void mpp_bursts_after_fork(void);
+
+/* Opens the windows that a tick has asked for, if one has come. May raise NoMemoryError. [gvl] */
+void mpp_bursts_tick(void);
+
+/* The window has ended. [newobj] */
+void mpp_bursts_close(mpp_collector_t *collector);
+
+/* What the samples are to be multiplied by so that they add up to the VM's counter: since the start, or since the last
+ * delta flush. 0: nothing was sampled. [gvl] */
+typedef struct {
+    uint64_t allocated; /* by the program, as the VM counted it */
+    mpp_sum_t weight;   /* that all samples stand for */
+    mpp_sum_t group_weight[MPP_N_GROUPS]; /* the same by group of windows */
+} mpp_scale_t;
+mpp_scale_t mpp_bursts_scale(const mpp_collector_t *collector, bool delta);
+double mpp_scale_factor(const mpp_scale_t *scale); /* [any] */
+
+/* A delta flush has given out what `scale` covers, or gives it back. [gvl] */
+void mpp_bursts_flushed(mpp_collector_t *collector, const mpp_scale_t *scale);
+void mpp_bursts_give_back(mpp_collector_t *collector, const mpp_scale_t *scale);
+
+/* A sample of the open window. [newobj] */
+void mpp_bursts_sampled(mpp_collector_t *collector);
+
+/* Share of the windows' time that was not observed, 0 … 1. [any] */
+double mpp_bursts_unobserved(const mpp_collector_t *collector);
 
 /* -- backtrace.c -- */
 

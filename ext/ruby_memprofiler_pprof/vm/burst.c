@@ -1,0 +1,276 @@
+/*
+ * Burst mode: the timer's ticks, the core's window machine and the hook, put together.
+ *   tick (timer.c) → job → mpp_bursts_tick: the hook goes in → hooks.c → the machine says CLOSE → the hook goes out
+ * One timer serves all collectors in burst mode: it is armed for whichever is due first. What the samples stand for is
+ * scaled at a flush by the VM's own counter.
+ */
+#include "timer.h"
+#include "vm.h"
+
+#include <string.h>
+
+static const mpp_burst_config_t defaults = {
+    .window_ns = 200000,
+    .min_lead_ns = 15000,
+    .max_lead_ns = 5000000,
+    .min_interval_ns = 8000000, /* two ticks of the slowest kernel clock in use but one */
+    .max_interval_ns = 1000000000,
+#if MPP_RUBY_AT_LEAST(4, 0)
+    .hook_ns = 12,
+#elif MPP_RUBY_AT_LEAST(3, 4)
+    .hook_ns = 30,
+#else
+    .hook_ns = 25,
+#endif
+};
+
+/* -- the clocks of an open window -- */
+
+static uint64_t
+now(void *unused)
+{
+    (void)unused;
+    return mpp_clock_ns();
+}
+
+static uint64_t
+read_cpu(clockid_t id)
+{
+    struct timespec time;
+    if (clock_gettime(id, &time) != 0) return 0;
+    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+}
+
+static void
+watch_this_thread(mpp_bursts_t *bursts)
+{
+    bursts->thread = pthread_self();
+    bursts->thread_base_ns = mpp_thread_cpu_ns();
+    if (pthread_getcpuclockid(bursts->thread, &bursts->thread_clock) != 0) {
+        bursts->thread_clock = CLOCK_THREAD_CPUTIME_ID;
+    }
+}
+
+/* Threads take turns in a window; what the one before this has used is read from its own clock, if it still exists. */
+static uint64_t
+cpu_since_open(void *context)
+{
+    mpp_bursts_t *bursts = context;
+    if (!pthread_equal(bursts->thread, pthread_self())) {
+        uint64_t cpu = read_cpu(bursts->thread_clock);
+        if (cpu > bursts->thread_base_ns) bursts->earlier_ns += cpu - bursts->thread_base_ns;
+        watch_this_thread(bursts);
+    }
+    return bursts->earlier_ns + mpp_thread_cpu_ns() - bursts->thread_base_ns;
+}
+
+/* -- windows -- */
+
+static VALUE
+put_hook_in(VALUE self)
+{
+    mpp_hooks_add_burst(self);
+    return Qnil;
+}
+
+static void
+open_window(mpp_collector_t *collector, const mpp_tick_t *tick)
+{
+    mpp_bursts_t *bursts = &collector->bursts;
+    uint64_t start = mpp_thread_cpu_ns();
+    bursts->earlier_ns = 0;
+    watch_this_thread(bursts);
+    mpp_burst_pace(&bursts->machine, mpp_cpu_ns() - bursts->cpu_base_ns);
+    if (tick->usable && mpp_process.n_pauses == 0 && mpp_burst_open(&bursts->machine, tick->late_ns, tick->in_gc) &&
+        !bursts->hook_in) {
+        int failed = 0;
+        VALUE error = rb_errinfo();
+        rb_protect(put_hook_in, collector->self, &failed);
+        if (failed) {
+            mpp_compat_restore_error(error);
+            mpp_burst_close(&bursts->machine);
+        }
+        bursts->hook_in = !failed;
+    }
+    mpp_burst_spent(&bursts->machine, mpp_thread_cpu_ns() - start);
+}
+
+void
+mpp_bursts_close(mpp_collector_t *collector)
+{
+    mpp_bursts_t *bursts = &collector->bursts;
+    if (!bursts->hook_in) return;
+    mpp_hooks_remove_burst(collector->self);
+    bursts->hook_in = false;
+    mpp_burst_close(&bursts->machine);
+}
+
+/* -- ticks -- */
+
+static uint64_t armed_ns; /* the tick that was asked for */
+
+static void
+arm_for_the_next(void)
+{
+    const mpp_collector_t *next = NULL;
+    for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
+        if (!collector->bursts.running) continue;
+        if (next == NULL || collector->bursts.due_ns < next->bursts.due_ns) next = collector;
+    }
+    if (next == NULL) return;
+    armed_ns = next->bursts.due_ns;
+    mpp_timer_arm(armed_ns, mpp_burst_mean_interval(&next->bursts.machine));
+}
+
+/*
+ * From one due time to the next, not from when the tick came: so the mean is the one that was asked for. Those that have
+ * gone by meanwhile are passed over; a native call that this tick has hit, and that was still going on, they hit too.
+ */
+static void
+set_next_due(mpp_bursts_t *bursts, uint64_t cpu_ns, const mpp_tick_t *tick)
+{
+    uint64_t first = bursts->due_ns;
+    for (;;) {
+        bursts->due_ns += mpp_burst_draw_interval(&bursts->machine);
+        if (bursts->due_ns > cpu_ns) return;
+        uint64_t later = bursts->due_ns - first;
+        if (tick->usable && tick->late_ns > later) {
+            (void)mpp_burst_open(&bursts->machine, tick->late_ns - later, tick->in_gc);
+        }
+    }
+}
+
+void
+mpp_bursts_tick(void)
+{
+    mpp_tick_t tick;
+    if (!mpp_timer_take(&tick)) return;
+    uint64_t cpu_ns = mpp_cpu_ns(); /* may be stale, but the tick has come */
+    if (cpu_ns < armed_ns) cpu_ns = armed_ns;
+    for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
+        mpp_run_notice_fork(collector);
+        if (!collector->bursts.running || collector->bursts.due_ns > cpu_ns) continue;
+        open_window(collector, &tick);
+        set_next_due(&collector->bursts, cpu_ns, &tick);
+    }
+    arm_for_the_next();
+}
+
+/* -- life -- */
+
+void
+mpp_bursts_reset(mpp_collector_t *collector)
+{
+    mpp_bursts_t *bursts = &collector->bursts;
+    mpp_burst_config_t config = defaults;
+    config.overhead = bursts->overhead;
+    config.seed = mpp_hash_mix(collector->config.seed);
+    mpp_burst_init(&bursts->machine, &config, &(mpp_clock_t){now, cpu_since_open, bursts});
+    bursts->cpu_base_ns = bursts->due_ns = mpp_cpu_ns();
+    bursts->due_ns += mpp_burst_draw_interval(&bursts->machine);
+    bursts->own_base = mpp_process.own_allocated;
+    bursts->flushed_allocated = 0;
+    memset(bursts->group_weight, 0, sizeof(bursts->group_weight));
+    memset(bursts->flushed_group_weight, 0, sizeof(bursts->flushed_group_weight));
+}
+
+bool
+mpp_bursts_start(mpp_collector_t *collector)
+{
+    mpp_bursts_t *bursts = &collector->bursts;
+    bursts->fallback = mpp_timer_start(bursts->signal_number);
+    bursts->running = bursts->fallback == NULL;
+    bursts->hook_in = false;
+    if (bursts->running) mpp_process.n_in_bursts++;
+    return bursts->running;
+}
+
+void
+mpp_bursts_begin(mpp_collector_t *collector)
+{
+    mpp_bursts_reset(collector);
+    arm_for_the_next();
+}
+
+void
+mpp_bursts_stop(mpp_collector_t *collector)
+{
+    if (!collector->bursts.running) return;
+    mpp_bursts_close(collector);
+    collector->bursts.own_at_stop = mpp_process.own_allocated;
+    mpp_bursts_abandon(collector);
+}
+
+void
+mpp_bursts_abandon(mpp_collector_t *collector)
+{
+    if (collector->bursts.running && --mpp_process.n_in_bursts == 0) mpp_timer_stop();
+}
+
+void
+mpp_bursts_after_fork(void)
+{
+    if (mpp_process.n_in_bursts > 0 && mpp_timer_restart()) arm_for_the_next();
+}
+
+/* -- scale -- */
+
+void
+mpp_bursts_sampled(mpp_collector_t *collector)
+{
+    mpp_burst_t *machine = &collector->bursts.machine;
+    collector->bursts.group_weight[machine->group] += machine->weight;
+}
+
+/* Own work is in the VM's count, and no sample stands for it. */
+static uint64_t
+allocated_by_program(const mpp_collector_t *collector)
+{
+    const mpp_bursts_t *bursts = &collector->bursts;
+    size_t own_now = collector->state == MPP_RUNNING ? mpp_process.own_allocated : bursts->own_at_stop;
+    uint64_t own = own_now - bursts->own_base;
+    uint64_t allocated = mpp_run_vm_allocated(collector);
+    return allocated > own ? allocated - own : 0;
+}
+
+mpp_scale_t
+mpp_bursts_scale(const mpp_collector_t *collector, bool delta)
+{
+    const mpp_bursts_t *bursts = &collector->bursts;
+    mpp_scale_t scale = {.allocated = allocated_by_program(collector)};
+    if (delta) scale.allocated -= bursts->flushed_allocated;
+    for (size_t i = 0; i < MPP_N_GROUPS; i++) {
+        scale.group_weight[i] = bursts->group_weight[i] - (delta ? bursts->flushed_group_weight[i] : 0);
+        scale.weight += scale.group_weight[i];
+    }
+    return scale;
+}
+
+double
+mpp_scale_factor(const mpp_scale_t *scale)
+{
+    if (scale->weight == 0) return 0;
+    return (double)scale->allocated / ((double)scale->weight / (double)MPP_WEIGHT_ONE);
+}
+
+void
+mpp_bursts_flushed(mpp_collector_t *collector, const mpp_scale_t *scale)
+{
+    collector->bursts.flushed_allocated += scale->allocated;
+    for (size_t i = 0; i < MPP_N_GROUPS; i++) collector->bursts.flushed_group_weight[i] += scale->group_weight[i];
+}
+
+void
+mpp_bursts_give_back(mpp_collector_t *collector, const mpp_scale_t *scale)
+{
+    collector->bursts.flushed_allocated -= scale->allocated;
+    for (size_t i = 0; i < MPP_N_GROUPS; i++) collector->bursts.flushed_group_weight[i] -= scale->group_weight[i];
+}
+
+double
+mpp_bursts_unobserved(const mpp_collector_t *collector)
+{
+    const mpp_burst_totals_t *totals = mpp_burst_totals(&collector->bursts.machine);
+    double all = (double)(totals->observed_ns + totals->missed_ns);
+    return all > 0 ? (double)totals->missed_ns / all : 0;
+}

@@ -1,0 +1,274 @@
+/*
+ * See timer.h. The handler runs on any thread at any instruction: it takes stamps, asks for the job, and nothing else.
+ * Its one note (`tick`) is empty, being written, or ready; a tick that finds another one waiting is left out.
+ * The timer is one-shot by intent and repeats only for safety: whoever takes a tick arms the next.
+ */
+#include "timer.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#ifndef _WIN32
+#include <sys/utsname.h>
+#endif
+
+static uint64_t
+read_clock(clockid_t id)
+{
+    struct timespec now;
+    if (clock_gettime(id, &now) != 0) return 0;
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+uint64_t
+mpp_cpu_ns(void)
+{
+    return read_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+uint64_t
+mpp_thread_cpu_ns(void)
+{
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
+#if defined(__linux__) && defined(HAVE_TIMER_CREATE)
+
+/* Ticks must have come before this thread has spent so much CPU time. */
+#define TEST_NS UINT64_C(60000000)
+
+enum { EMPTY, WRITING, READY };
+
+static struct {
+    timer_t id;
+    bool exists;
+    int signal_number; /* 0: not running */
+    struct sigaction former;
+    bool proven;       /* ticks have arrived in this process */
+    bool hits_runner;  /* the kernel signals the thread that used the CPU time: from Linux 6.4 */
+    volatile sig_atomic_t testing;
+    volatile sig_atomic_t test_ticks;
+} timer;
+
+static struct {
+    int state;
+    pthread_t thread;
+    uint64_t thread_cpu_ns;
+    uint64_t monotonic_ns;
+    bool in_gc;
+} tick;
+
+static void
+note_tick(void)
+{
+    int expected = EMPTY;
+    if (!__atomic_compare_exchange_n(&tick.state, &expected, WRITING, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return;
+    tick.thread = pthread_self();
+    tick.thread_cpu_ns = mpp_thread_cpu_ns();
+    tick.monotonic_ns = read_clock(CLOCK_MONOTONIC);
+    tick.in_gc = rb_during_gc();
+    __atomic_store_n(&tick.state, READY, __ATOMIC_RELEASE);
+}
+
+static void
+on_signal(int signal_number, siginfo_t *info, void *context)
+{
+    (void)signal_number;
+    (void)context;
+    int error = errno;
+    if (info->si_code == SI_TIMER && info->si_value.sival_ptr == &timer) {
+        if (timer.testing) {
+            timer.test_ticks++;
+        } else if (ruby_native_thread_p()) {
+            note_tick();
+            mpp_compat_trigger_job();
+        }
+    }
+    errno = error;
+}
+
+bool
+mpp_timer_take(mpp_tick_t *taken)
+{
+    if (__atomic_load_n(&tick.state, __ATOMIC_ACQUIRE) != READY) return false;
+    bool same_thread = pthread_equal(tick.thread, pthread_self());
+    uint64_t now = same_thread ? mpp_thread_cpu_ns() : read_clock(CLOCK_MONOTONIC);
+    taken->late_ns = now - (same_thread ? tick.thread_cpu_ns : tick.monotonic_ns);
+    taken->in_gc = tick.in_gc;
+    taken->usable = same_thread || !timer.hits_runner;
+    __atomic_store_n(&tick.state, EMPTY, __ATOMIC_RELEASE);
+    return true;
+}
+
+static struct timespec
+to_timespec(uint64_t ns)
+{
+    return (struct timespec){(time_t)(ns / UINT64_C(1000000000)), (long)(ns % UINT64_C(1000000000))};
+}
+
+void
+mpp_timer_arm(uint64_t due_ns, uint64_t repeat_ns)
+{
+    if (!timer.exists) return;
+    struct itimerspec times = {.it_value = to_timespec(due_ns ? due_ns : 1), .it_interval = to_timespec(repeat_ns)};
+    timer_settime(timer.id, TIMER_ABSTIME, &times, NULL);
+}
+
+static bool
+create(void)
+{
+    struct sigevent event;
+    memset(&event, 0, sizeof(event));
+    event.sigev_notify = SIGEV_SIGNAL;
+    event.sigev_signo = timer.signal_number;
+    event.sigev_value.sival_ptr = &timer;
+    timer.exists = timer_create(CLOCK_PROCESS_CPUTIME_ID, &event, &timer.id) == 0;
+    return timer.exists;
+}
+
+/* From the top, for what is chosen by hand is chosen from the bottom. */
+static int
+free_signal(void)
+{
+    struct sigaction action;
+    for (int number = SIGRTMAX - 1; number > SIGRTMIN; number--) {
+        if (sigaction(number, NULL, &action) == 0 && !(action.sa_flags & SA_SIGINFO) && action.sa_handler == SIG_DFL) {
+            return number;
+        }
+    }
+    return 0;
+}
+
+static bool
+kernel_is_at_least(int major, int minor)
+{
+    struct utsname name;
+    int has_major, has_minor;
+    if (uname(&name) != 0 || sscanf(name.release, "%d.%d", &has_major, &has_minor) != 2) return false;
+    return has_major > major || (has_major == major && has_minor >= minor);
+}
+
+static bool
+ticks_arrive(void)
+{
+    if (timer.proven) return true;
+    uint64_t start = mpp_thread_cpu_ns();
+    timer.test_ticks = 0;
+    timer.testing = true;
+    mpp_timer_arm(1, 0); /* long past: at the kernel's next look */
+    while (timer.test_ticks == 0 && mpp_thread_cpu_ns() - start < TEST_NS) continue;
+    timer.testing = false;
+    timer.proven = timer.test_ticks > 0;
+    return timer.proven;
+}
+
+/* Ignoring a signal throws away those that are under way, which would else meet the former handler. */
+static void
+give_signal_back(void)
+{
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigaction(timer.signal_number, &ignore, NULL);
+    sigaction(timer.signal_number, &timer.former, NULL);
+    timer.signal_number = 0;
+    tick.state = EMPTY;
+}
+
+const char *
+mpp_timer_start(int signal_number)
+{
+    if (timer.signal_number != 0) return NULL;
+    if (signal_number == 0 && (signal_number = free_signal()) == 0) return "every real-time signal is in use";
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
+    sigfillset(&action.sa_mask);
+    if (sigaction(signal_number, &action, &timer.former) != 0) return "the signal cannot be handled";
+    timer.signal_number = signal_number;
+    timer.hits_runner = kernel_is_at_least(6, 4);
+    if (!create()) {
+        give_signal_back();
+        return "the system gives no timer of CPU time";
+    }
+    if (!ticks_arrive()) {
+        mpp_timer_stop();
+        return "the timer's signal does not arrive";
+    }
+    return NULL;
+}
+
+void
+mpp_timer_stop(void)
+{
+    if (timer.signal_number == 0) return;
+    if (timer.exists) timer_delete(timer.id);
+    timer.exists = false;
+    give_signal_back();
+}
+
+void
+mpp_timer_forget(void)
+{
+    timer.exists = false;
+    tick.state = EMPTY;
+}
+
+bool
+mpp_timer_restart(void)
+{
+    return timer.exists || (timer.signal_number != 0 && create());
+}
+
+int
+mpp_timer_signal(void)
+{
+    return timer.signal_number;
+}
+
+#else
+
+const char *
+mpp_timer_start(int signal_number)
+{
+    (void)signal_number;
+    return "this system has no timers of CPU time that signal";
+}
+
+void
+mpp_timer_stop(void)
+{
+}
+
+void
+mpp_timer_forget(void)
+{
+}
+
+bool
+mpp_timer_restart(void)
+{
+    return false;
+}
+
+void
+mpp_timer_arm(uint64_t due_ns, uint64_t repeat_ns)
+{
+    (void)due_ns;
+    (void)repeat_ns;
+}
+
+bool
+mpp_timer_take(mpp_tick_t *taken)
+{
+    (void)taken;
+    return false;
+}
+
+int
+mpp_timer_signal(void)
+{
+    return 0;
+}
+
+#endif
