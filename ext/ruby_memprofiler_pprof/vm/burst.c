@@ -73,25 +73,37 @@ put_hook_in(VALUE self)
     return Qnil;
 }
 
+static bool
+put_hook_in_protected(mpp_collector_t *collector)
+{
+    int failed = 0;
+    VALUE error = rb_errinfo();
+    rb_protect(put_hook_in, collector->self, &failed);
+    if (failed) mpp_compat_restore_error(error);
+    return !failed;
+}
+
+static void
+set_hook(mpp_collector_t *collector, bool in)
+{
+    mpp_bursts_t *bursts = &collector->bursts;
+    if (in == bursts->hook_in) return;
+    if (!in) mpp_hooks_remove_burst(collector->self);
+    bursts->hook_in = in && put_hook_in_protected(collector);
+    if (in && !bursts->hook_in) mpp_burst_close(&bursts->machine);
+}
+
 static void
 open_window(mpp_collector_t *collector, const mpp_tick_t *tick)
 {
     mpp_bursts_t *bursts = &collector->bursts;
+    if (!tick->usable || mpp_process.n_pauses > 0) return;
     uint64_t start = mpp_thread_cpu_ns();
+    bool in = mpp_burst_open(&bursts->machine, tick->late_ns, tick->in_gc);
     bursts->earlier_ns = 0;
     watch_this_thread(bursts);
-    mpp_burst_pace(&bursts->machine, mpp_cpu_ns() - bursts->cpu_base_ns);
-    if (tick->usable && mpp_process.n_pauses == 0 && mpp_burst_open(&bursts->machine, tick->late_ns, tick->in_gc) &&
-        !bursts->hook_in) {
-        int failed = 0;
-        VALUE error = rb_errinfo();
-        rb_protect(put_hook_in, collector->self, &failed);
-        if (failed) {
-            mpp_compat_restore_error(error);
-            mpp_burst_close(&bursts->machine);
-        }
-        bursts->hook_in = !failed;
-    }
+    set_hook(collector, in);
+    mpp_burst_pace(&bursts->machine, mpp_cpu_ns() - bursts->cpu_base_ns, mpp_run_vm_allocated(collector));
     mpp_burst_spent(&bursts->machine, mpp_thread_cpu_ns() - start);
 }
 
@@ -99,10 +111,20 @@ void
 mpp_bursts_close(mpp_collector_t *collector)
 {
     mpp_bursts_t *bursts = &collector->bursts;
-    if (!bursts->hook_in) return;
-    mpp_hooks_remove_burst(collector->self);
-    bursts->hook_in = false;
+    if (!bursts->running) return;
+    set_hook(collector, false);
     mpp_burst_close(&bursts->machine);
+}
+
+void
+mpp_bursts_worked(mpp_collector_t *collector, uint64_t ns)
+{
+    mpp_burst_t *machine = &collector->bursts.machine;
+    if (machine->phase == MPP_BURST_OUT) {
+        mpp_burst_spent(machine, ns);
+    } else {
+        mpp_burst_captured(machine, ns);
+    }
 }
 
 /* -- ticks -- */

@@ -442,7 +442,7 @@ note_cost(const flush_t *flush, uint64_t start, uint64_t cpu_start)
     collector->output_bytes = flush->output.budget.peak_bytes;
     collector->costs.n_flushes++;
     collector->costs.flush_ns += mpp_clock_ns() - start;
-    if (collector->bursts.running) mpp_burst_spent(&collector->bursts.machine, mpp_thread_cpu_ns() - cpu_start);
+    if (collector->bursts.running) mpp_burst_spent_apart(&collector->bursts.machine, mpp_thread_cpu_ns() - cpu_start);
 }
 
 VALUE

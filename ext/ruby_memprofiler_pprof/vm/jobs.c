@@ -5,7 +5,6 @@
  * sample is taken off before it is handled, its object stands on this C stack until done (which marks and pins it), and
  * the whole is done with the profile retained. What raises all the same (NoMemoryError) costs the sample in hand.
  */
-#include "timer.h"
 #include "vm.h"
 
 /* After so many samples at once the tables give back what only that burst needed. */
@@ -79,9 +78,8 @@ static void
 drain_timed(mpp_collector_t *collector)
 {
     bool large = mpp_profile_pending_count(collector->profile) >= MPP_TIMED_EVERY;
-    bool timed = ++collector->costs.n_jobs % MPP_TIMED_EVERY == 0 || large;
+    bool timed = ++collector->costs.n_jobs % MPP_TIMED_EVERY == 0 || large || collector->bursts.running;
     uint64_t start = timed ? mpp_clock_ns() : 0;
-    uint64_t cpu_start = collector->bursts.running ? mpp_thread_cpu_ns() : 0;
     uint32_t n = 0;
     drain_t drain = {
         .profile = collector->profile,
@@ -91,8 +89,10 @@ drain_timed(mpp_collector_t *collector)
     for (; mpp_profile_take(drain.profile, &drain.sample); n++) commit(&drain);
     if (n >= BURST_SAMPLES) mpp_profile_trim(drain.profile);
     mpp_profile_release(drain.profile);
-    if (collector->bursts.running) mpp_burst_spent(&collector->bursts.machine, mpp_thread_cpu_ns() - cpu_start);
-    if (timed) collector->costs.jobs_ns += (mpp_clock_ns() - start) * (large ? 1 : MPP_TIMED_EVERY);
+    if (!timed) return;
+    uint64_t spent = mpp_clock_ns() - start;
+    collector->costs.jobs_ns += spent * (large || collector->bursts.running ? 1 : MPP_TIMED_EVERY);
+    if (collector->bursts.running) mpp_bursts_worked(collector, spent);
 }
 
 void
