@@ -14,6 +14,8 @@ require "ruby_memprofiler_pprof_native"
 #   collector = MemprofilerPprof::Collector.new(sample_rate: 0.1)
 #   collector.profile { work }.write("work.pb.gz") # then: go tool pprof -http : work.pb.gz
 module MemprofilerPprof
+  autoload :ProfileReader, File.expand_path("ruby_memprofiler_pprof/profile_reader", __dir__) # loads google-protobuf
+
   # The extension was built with another version of these files, and the two agree on nothing.
   unless NATIVE_VERSION == VERSION
     raise LoadError, "ruby_memprofiler_pprof #{VERSION} found a native extension of version #{NATIVE_VERSION}: build it again"

@@ -4,7 +4,6 @@
 
 require "fileutils"
 require "ruby_memprofiler_pprof"
-require_relative "../profile_reader"
 require_relative "report"
 require_relative "workload"
 
@@ -35,7 +34,7 @@ after = seconds_without
 
 FileUtils.mkdir_p(File.dirname(OUTPUT))
 data.write(OUTPUT)
-Report.new(ProfileReader.read(File.binread(OUTPUT)), stats,
+Report.new(MemprofilerPprof::ProfileReader.read(File.binread(OUTPUT)), stats,
            vm_allocated: vm_after - vm_before, seconds: seconds, seconds_without: [before, after]).print
 
 puts "", "The #{rdoc.store.all_classes_and_modules.size} classes and modules that RDoc found are still alive in its store.",

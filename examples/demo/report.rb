@@ -5,7 +5,7 @@ class Report
   WIDTH = 110
   ROWS = 8
 
-  # @param profile [ProfileReader::Profile]
+  # @param profile [MemprofilerPprof::ProfileReader::Profile]
   # @param stats [Hash] Collector#stats at the end of the run
   # @param vm_allocated [Integer] growth of GC.stat(:total_allocated_objects) over the run
   # @param seconds [Float] CPU seconds of the run

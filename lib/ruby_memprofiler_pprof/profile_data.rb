@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "estimator"
+
 module MemprofilerPprof
   # A profile, encoded: what {Collector#flush}, {Collector#snapshot} and {Collector#profile} give. It is frozen, holds
   # nothing of the collector and no native memory.
@@ -27,7 +29,7 @@ module MemprofilerPprof
 
     # @api private
     def initialize(pprof_data:, allocation_samples_count:, heap_samples_count:, dropped_samples:, started_at:,
-                   duration:, sample_rate:)
+                   duration:, sample_rate:, spread: nil)
       @pprof_data = pprof_data.freeze
       @allocation_samples_count = allocation_samples_count
       @heap_samples_count = heap_samples_count
@@ -35,6 +37,7 @@ module MemprofilerPprof
       @started_at = started_at.freeze
       @duration = duration
       @sample_rate = sample_rate
+      @spread = spread
       freeze
     end
 
@@ -63,6 +66,23 @@ module MemprofilerPprof
       end
       replace(File.symlink?(path) ? File.realdirpath(path) : path, mode)
       pprof_data.bytesize
+    end
+
+    # How much the stacks with a matching frame have of a value, and how well that is known. Without thinning of live
+    # samples, dropped samples and +raw_counts+; a stack of which nothing was sampled may still have what the interval says.
+    #
+    # @param pattern [Regexp] matched against the names of functions
+    # @param type [String, Symbol, nil] one of the profile's sample types, such as +"retained_size"+ or +"alloc_space"+;
+    #   nil: the last, retained bytes
+    # @return [Estimate]
+    # @raise [TypeError] if pattern is not a Regexp
+    # @raise [ArgumentError] if the profile has no such type
+    # @example
+    #   collector.flush.estimate(/Product#to_json/).to_s # => "3.1 MB (2.7 – 3.5)"
+    def estimate(pattern, type: nil)
+      raise TypeError, "pattern must be a Regexp, not #{pattern.inspect}" unless Regexp === pattern
+
+      Estimator.new(self, @spread).estimate(pattern, type)
     end
 
     # @return [String] the counts, without the profile itself

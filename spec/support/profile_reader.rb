@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "../../examples/profile_reader"
+require "ruby_memprofiler_pprof"
+
+ProfileReader = MemprofilerPprof::ProfileReader
 
 # What pprof and its kin require of a profile, beyond that it can be decoded. Each rule adds a line for each violation,
 # so a test reads: expect(ProfileRules.violations(data.pprof_data)).to eq []

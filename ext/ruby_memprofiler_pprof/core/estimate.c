@@ -1,12 +1,12 @@
 /*
- * The share is the ratio r = P / W of two sums over groups of windows. What group g has of the part beyond its due,
+ * The ratio is r = P / W, of two sums over groups of windows. What group g has of the part beyond its due,
  * e_g = part_g - r × whole_g, is zero on average, and to first order r is off by the sum of e_g over W; so
  * Var r = G / (G - 1) × sum(e_g²) / W², with G - 1 degrees of freedom.
  *
  * r ± t × error would be wrong where it matters: a small part shows in few groups, and the less of it there is by chance,
- * the smaller its error looks. So the variance is told as the number n of independent draws with the same one,
- * r (1 - r) / Var, and the interval is Wilson's for n draws with t in place of the normal quantile: the shares whose own
- * error would explain r. Of a part that was never seen (or always, alone) there is no spread; then a draw is a window.
+ * the smaller its error looks. So the variance is told as the number n of independent finds with the same one,
+ * r² / Var, and the interval is the score interval of a Poisson count n with t in place of the normal quantile: the ratios
+ * whose own error would explain r. Of a part that was never seen there is no spread; then a find is a window.
  */
 
 #include "estimate.h"
@@ -16,6 +16,8 @@
 /* Student's t, two-sided 95 %, by degrees of freedom from 1. */
 static const double student[MPP_N_GROUPS - 1] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306,
                                                  2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131};
+
+#define NORMAL_QUANTILE 1.96
 
 typedef struct {
     double part, whole;
@@ -35,41 +37,53 @@ add_up(const double *part, const double *whole)
 }
 
 static double
-share_variance(const double *part, const double *whole, const sums_t *sums, double share)
+ratio_variance(const double *part, const double *whole, const sums_t *sums, double ratio)
 {
     double squares = 0;
     for (unsigned i = 0; i < MPP_N_GROUPS; i++) {
-        double residual = part[i] - share * whole[i];
+        double residual = part[i] - ratio * whole[i];
         squares += residual * residual;
     }
     return squares * sums->n_groups / (sums->n_groups - 1) / (sums->whole * sums->whole);
 }
 
-/* Wilson's interval for a share of n independent draws. */
+/* The score interval; `least`: what one find stands for where nothing was found. */
 static void
-set_interval(mpp_estimate_t *estimate, double n, double t)
+set_interval(mpp_estimate_t *estimate, double variance, double quantile, double least)
 {
-    double share = estimate->share, correction = t * t / n;
-    double center = (share + correction / 2) / (1 + correction);
-    double half = sqrt(correction * (share * (1 - share) + correction / 4)) / (1 + correction);
+    double square = quantile * quantile;
+    if (estimate->ratio <= 0 || variance <= 0) {
+        estimate->low = estimate->ratio;
+        estimate->high = estimate->ratio > 0 ? estimate->ratio : square * least;
+        return;
+    }
+    double unit = variance / estimate->ratio; /* what one find adds */
+    double center = estimate->ratio + square * unit / 2;
+    double half = quantile * sqrt(unit * (estimate->ratio + square * unit / 4));
     estimate->low = fmax(center - half, 0);
-    estimate->high = fmin(center + half, 1);
+    estimate->high = center + half;
 }
 
 mpp_estimate_t
-mpp_estimate_share(const double *part, const double *whole, uint64_t n_windows, double unobserved)
+mpp_estimate_ratio(const double *part, const double *whole, uint64_t n_windows, double unobserved)
 {
     sums_t sums = add_up(part, whole);
-    mpp_estimate_t estimate = {.share = sums.whole > 0 ? sums.part / sums.whole : 0, .high = 1};
+    mpp_estimate_t estimate = {.ratio = sums.whole > 0 ? sums.part / sums.whole : 0, .high = INFINITY};
     if (sums.n_groups < 2) return estimate;
 
-    double variance = share_variance(part, whole, &sums, estimate.share);
-    double spread = estimate.share * (1 - estimate.share);
-    double n_draws = spread > 0 && variance > 0 ? spread / variance : fmax((double)n_windows, 1);
+    double variance = ratio_variance(part, whole, &sums, estimate.ratio);
     estimate.standard_error = sqrt(variance);
-    set_interval(&estimate, n_draws, student[sums.n_groups - 2]);
+    set_interval(&estimate, variance, student[sums.n_groups - 2], 1 / fmax((double)n_windows, 1));
 
     estimate.low *= 1 - unobserved;
     estimate.high = estimate.high * (1 - unobserved) + unobserved;
+    return estimate;
+}
+
+mpp_estimate_t
+mpp_estimate_sum(double sum, double variance, double least)
+{
+    mpp_estimate_t estimate = {.ratio = sum, .standard_error = sqrt(variance)};
+    set_interval(&estimate, variance, NORMAL_QUANTILE, least);
     return estimate;
 }

@@ -10,17 +10,21 @@
 #include "burst.h"
 
 typedef struct {
-    double share;          /* of the part in the whole, 0 … 1 */
-    double standard_error; /* of the share */
-    double low, high;      /* 95 % interval of the share, within 0 … 1 */
+    double ratio; /* of the part to the whole, or the sum */
+    double standard_error;
+    double low, high; /* 95 % interval, low is 0 or more */
 } mpp_estimate_t;
 
 /*
- * The share of a part whose sums by group are part[0 … MPP_N_GROUPS - 1] in a whole whose sums are whole[…] (part is
- * included in whole), in any unit. n_windows: behind these sums; says how small a part may go unseen. `unobserved`: share
- * of the whole that sampling is known to have missed; it may belong to the part, wholly or not at all, and widens the
- * interval upwards and downwards accordingly. A whole of zero, or seen in one group only: interval 0 … 1. [any]
+ * The ratio of a part whose sums by group are part[0 … MPP_N_GROUPS - 1] to a whole whose sums are whole[…], each in any
+ * unit. n_windows: behind these sums; says how small a part may go unseen. `unobserved`: share of the whole that sampling
+ * is known to have missed; it may belong to the part, wholly or not at all, and widens the interval upwards and downwards
+ * accordingly. A whole of zero, or seen in one group only: ratio 0 or as seen, and no upper end but infinity. [any]
  */
-mpp_estimate_t mpp_estimate_share(const double *part, const double *whole, uint64_t n_windows, double unobserved);
+mpp_estimate_t mpp_estimate_ratio(const double *part, const double *whole, uint64_t n_windows, double unobserved);
+
+/* A sum of samples that are independent of each other, with the estimate of its variance; `least`: what one sample stands
+ * for, which bounds a sum of none. [any] */
+mpp_estimate_t mpp_estimate_sum(double sum, double variance, double least);
 
 #endif

@@ -432,6 +432,12 @@ write_head(encoder_t *encoder)
     if (options->class_mode == MPP_CLASS_LABEL) encoder->class_key = name_number(encoder, MPP_VIEW("class"));
 }
 
+mpp_view_t
+mpp_pprof_schema(void)
+{
+    return mpp_writer_schema();
+}
+
 mpp_status_t
 mpp_pprof_init(void)
 {

@@ -45,6 +45,9 @@ typedef mpp_status_t (*mpp_output_t)(void *context, const void *bytes, size_t n_
 /* Builds the schema that all encodings share; call once before the first, and check. [gvl] */
 MPP_CHECK mpp_status_t mpp_pprof_init(void);
 
+/* profile.proto's FileDescriptorProto, for readers. Static. [any] */
+mpp_view_t mpp_pprof_schema(void);
+
 /*
  * Encodes. Values are rounded to whole numbers, remainders carried from row to row, so that each column's total is off by
  * less than 1. Rows whose values are all zero are left out; rows of the same stack and labels that differ in class alone

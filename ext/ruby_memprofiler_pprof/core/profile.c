@@ -377,13 +377,13 @@ mpp_profile_define_class(mpp_profile_t *profile, uintptr_t class_key, mpp_view_t
     return id;
 }
 
-/* The row of a sample's stack and class, with room made for it once if there is none. */
+/* The row of a sample, with room made for it once if there is none. */
 static mpp_status_t
-obtain_row(mpp_profile_t *profile, mpp_id_t stack, mpp_id_t class_name, mpp_id_t *row)
+obtain_row(mpp_profile_t *profile, const mpp_pending_entry_t *entry, mpp_id_t class_name, mpp_id_t *row)
 {
-    mpp_status_t status = mpp_rows_obtain(&profile->rows, stack, class_name, 0, row);
+    mpp_status_t status = mpp_rows_obtain(&profile->rows, entry->stack, class_name, entry->labels, row);
     if (status == MPP_OK || !relieve(profile)) return status;
-    return mpp_rows_obtain(&profile->rows, stack, class_name, 0, row);
+    return mpp_rows_obtain(&profile->rows, entry->stack, class_name, entry->labels, row);
 }
 
 /*
@@ -412,7 +412,7 @@ count(mpp_profile_t *profile, mpp_sample_t *sample, const mpp_birth_t *birth)
     }
     if (status == MPP_OK) {
         when_full = MPP_DROP_ROW_LIMIT;
-        status = obtain_row(profile, entry->stack, birth->class_name, &row);
+        status = obtain_row(profile, entry, birth->class_name, &row);
     }
     if (status != MPP_OK) {
         drop(profile, drop_reason(status, when_full), entry->weight, birth->bytes);
@@ -455,6 +455,12 @@ mpp_profile_discard(mpp_profile_t *profile, mpp_sample_t *sample, mpp_drop_t rea
     lose_predecessor(profile, sample->entry.object);
     drop(profile, reason, sample->entry.weight, 0);
     end_sample(profile, sample);
+}
+
+void
+mpp_profile_set_labels(mpp_profile_t *profile, mpp_id_t labels)
+{
+    profile->pending.labels = labels;
 }
 
 uint32_t

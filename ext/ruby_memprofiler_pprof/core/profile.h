@@ -64,6 +64,9 @@ void mpp_profile_release(mpp_profile_t *profile);
 void mpp_profile_sample(mpp_profile_t *profile, uintptr_t object, mpp_weight_t weight,
                         const mpp_backtrace_t *backtrace);
 
+/* What the samples from now on carry: see snapshot.h. At first 0. [newobj] */
+void mpp_profile_set_labels(mpp_profile_t *profile, mpp_id_t labels);
+
 /* -- safe point -- */
 
 /* A sample in hand: between take and its end it owns its references. */

@@ -27,7 +27,7 @@ typedef struct {
     mpp_sum_t live_bytes;
     mpp_id_t stack; /* nonzero while the row is in use */
     mpp_id_t class_name; /* string, 0 = none */
-    mpp_id_t labels; /* label set, 0 = none */
+    mpp_id_t labels; /* see snapshot.h */
     uint32_t n_live; /* live records that point here */
     uint64_t last_used; /* the table's clock when it was last counted into */
 } mpp_row_t;

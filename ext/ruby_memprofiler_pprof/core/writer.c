@@ -35,6 +35,12 @@ static struct {
 
 /* -- schema -- */
 
+mpp_view_t
+mpp_writer_schema(void)
+{
+    return (mpp_view_t){(const char *)mpp_profile_descriptor, sizeof(mpp_profile_descriptor)};
+}
+
 static bool
 find_field(const upb_DefPool *pool, const char *message, const char *name, field_t *field)
 {

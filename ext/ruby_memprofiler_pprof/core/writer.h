@@ -64,6 +64,9 @@ typedef struct upb_Message mpp_message_t;
 /* Builds the schema that all writers share, once. [gvl] */
 MPP_CHECK mpp_status_t mpp_writer_load_schema(void);
 
+/* profile.proto's FileDescriptorProto, static. [any] */
+mpp_view_t mpp_writer_schema(void);
+
 /* On failure *writer is NULL and nothing is owned. [no-gvl] */
 MPP_CHECK mpp_status_t mpp_writer_new(mpp_allocator_t *allocator, int compression_level, mpp_output_t output,
                                       void *output_context, mpp_writer_t **writer);

@@ -191,7 +191,7 @@ mpp_bursts_reset(mpp_collector_t *collector)
     bursts->cpu_base_ns = bursts->due_ns = mpp_cpu_ns();
     bursts->due_ns += mpp_burst_draw_interval(&bursts->machine);
     bursts->own_base = mpp_process.own_allocated;
-    bursts->flushed_allocated = 0;
+    bursts->flushed_allocated = bursts->flushed_windows = 0;
     memset(bursts->group_weight, 0, sizeof(bursts->group_weight));
     memset(bursts->flushed_group_weight, 0, sizeof(bursts->flushed_group_weight));
 }
@@ -242,6 +242,7 @@ mpp_bursts_sampled(mpp_collector_t *collector)
 {
     mpp_burst_t *machine = &collector->bursts.machine;
     collector->bursts.group_weight[machine->group] += machine->weight;
+    if (collector->profile) mpp_profile_set_labels(collector->profile, mpp_labels_with_group(0, machine->group));
 }
 
 /* Own work is in the VM's count, and no sample stands for it. */
@@ -259,8 +260,12 @@ mpp_scale_t
 mpp_bursts_scale(const mpp_collector_t *collector, bool delta)
 {
     const mpp_bursts_t *bursts = &collector->bursts;
-    mpp_scale_t scale = {.allocated = allocated_by_program(collector)};
-    if (delta) scale.allocated -= bursts->flushed_allocated;
+    mpp_scale_t scale = {.allocated = allocated_by_program(collector),
+                         .n_windows = mpp_burst_totals(&bursts->machine)->n_windows};
+    if (delta) {
+        scale.allocated -= bursts->flushed_allocated;
+        scale.n_windows -= bursts->flushed_windows;
+    }
     for (size_t i = 0; i < MPP_N_GROUPS; i++) {
         scale.group_weight[i] = bursts->group_weight[i] - (delta ? bursts->flushed_group_weight[i] : 0);
         scale.weight += scale.group_weight[i];
@@ -279,6 +284,7 @@ void
 mpp_bursts_flushed(mpp_collector_t *collector, const mpp_scale_t *scale)
 {
     collector->bursts.flushed_allocated += scale->allocated;
+    collector->bursts.flushed_windows += scale->n_windows;
     for (size_t i = 0; i < MPP_N_GROUPS; i++) collector->bursts.flushed_group_weight[i] += scale->group_weight[i];
 }
 
@@ -286,6 +292,7 @@ void
 mpp_bursts_give_back(mpp_collector_t *collector, const mpp_scale_t *scale)
 {
     collector->bursts.flushed_allocated -= scale->allocated;
+    collector->bursts.flushed_windows -= scale->n_windows;
     for (size_t i = 0; i < MPP_N_GROUPS; i++) collector->bursts.flushed_group_weight[i] -= scale->group_weight[i];
 }
 

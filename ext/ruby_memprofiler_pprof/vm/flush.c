@@ -372,7 +372,9 @@ build_spread(const flush_t *flush)
     VALUE hash = rb_hash_new();
     set(hash, "pprof_data", rb_obj_freeze(rb_str_new(flush->spread.bytes, (long)flush->spread.length)));
     set(hash, "allocated", group_weights(&flush->scale));
+    set(hash, "allocated_windows", ULL2NUM(flush->scale.n_windows));
     set(hash, "retained", group_weights(&flush->retained_scale));
+    set(hash, "retained_windows", ULL2NUM(flush->retained_scale.n_windows));
     set(hash, "unobserved", DBL2NUM(flush->unobserved));
     return rb_obj_freeze(hash);
 }

@@ -17,4 +17,5 @@ Init_ruby_memprofiler_pprof_native(void)
     mpp_process_init();
     mpp_hooks_define(module);
     mpp_collector_define(module);
+    mpp_estimate_define(module);
 }

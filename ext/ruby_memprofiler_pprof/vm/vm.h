@@ -63,7 +63,7 @@ typedef struct {
     size_t own_base, own_at_stop;
     mpp_sum_t group_weight[MPP_N_GROUPS]; /* of all samples, whatever became of them, by group of windows */
     mpp_sum_t flushed_group_weight[MPP_N_GROUPS];
-    uint64_t flushed_allocated; /* the parts that delta flushes gave out */
+    uint64_t flushed_allocated, flushed_windows; /* the parts that delta flushes gave out */
     mpp_sum_t flushed_weight;
 } mpp_bursts_t;
 
@@ -207,6 +207,7 @@ void mpp_bursts_close(mpp_collector_t *collector);
  * delta flush. 0: nothing was sampled. [gvl] */
 typedef struct {
     uint64_t allocated; /* by the program, as the VM counted it */
+    uint64_t n_windows;
     mpp_sum_t weight;   /* that all samples stand for */
     mpp_sum_t group_weight[MPP_N_GROUPS]; /* the same by group of windows */
 } mpp_scale_t;
@@ -267,6 +268,10 @@ VALUE mpp_flush(mpp_collector_t *collector, const mpp_flush_request_t *request);
 
 /* Collector#stats, a Hash. [gvl] */
 VALUE mpp_stats(mpp_collector_t *collector);
+
+/* -- estimate.c -- */
+
+void mpp_estimate_define(VALUE module); /* [gvl] */
 
 /* -- clock -- */
 

@@ -1,0 +1,57 @@
+/*
+ * The core's error estimates, and the schema that profiles are read with, as private methods of the module.
+ */
+#include "vm.h"
+
+#include "../core/estimate.h"
+#include "../core/pprof.h"
+
+static void
+read_groups(VALUE array, double *groups)
+{
+    Check_Type(array, T_ARRAY);
+    for (long i = 0; i < (long)MPP_N_GROUPS; i++) groups[i] = NUM2DBL(rb_ary_entry(array, i));
+}
+
+static VALUE
+to_array(mpp_estimate_t estimate)
+{
+    return rb_ary_new_from_args(4, DBL2NUM(estimate.ratio), DBL2NUM(estimate.standard_error), DBL2NUM(estimate.low),
+                                DBL2NUM(estimate.high));
+}
+
+/* Of what was sampled in windows: sums by group. */
+static VALUE
+estimate_ratio(VALUE module, VALUE part, VALUE whole, VALUE n_windows, VALUE unobserved)
+{
+    double parts[MPP_N_GROUPS], wholes[MPP_N_GROUPS];
+    (void)module;
+    read_groups(part, parts);
+    read_groups(whole, wholes);
+    return to_array(mpp_estimate_ratio(parts, wholes, NUM2ULL(n_windows), NUM2DBL(unobserved)));
+}
+
+/* Of what was sampled one by one: a sum and its variance. */
+static VALUE
+estimate_sum(VALUE module, VALUE sum, VALUE variance, VALUE least)
+{
+    (void)module;
+    return to_array(mpp_estimate_sum(NUM2DBL(sum), NUM2DBL(variance), NUM2DBL(least)));
+}
+
+static VALUE
+schema(VALUE module)
+{
+    mpp_view_t view = mpp_pprof_schema();
+    (void)module;
+    return rb_str_new(view.bytes, (long)view.length);
+}
+
+void
+mpp_estimate_define(VALUE module)
+{
+    VALUE singleton = rb_singleton_class(module);
+    rb_define_private_method(singleton, "estimate_ratio_native", estimate_ratio, 4);
+    rb_define_private_method(singleton, "estimate_sum_native", estimate_sum, 3);
+    rb_define_private_method(singleton, "schema_native", schema, 0);
+}

@@ -1,0 +1,72 @@
+# frozen_string_literal: true
+
+require_relative "estimate"
+
+module MemprofilerPprof
+  # How estimates come out of one profile. Samples of fixed mode are independent of each other, so their number says how
+  # well a sum is known; those of burst mode come in windows, so it is the spread between groups of windows.
+  # @api private
+  class Estimator
+    # @param data [ProfileData]
+    # @param spread [Hash, nil] in burst mode, what the flush knows of the windows
+    def initialize(data, spread)
+      @sample_rate = data.sample_rate
+      @spread = spread
+      @profile = ProfileReader.read(spread ? spread.fetch(:pprof_data) : data.pprof_data)
+    end
+
+    # @return [Estimate]
+    # @raise [ArgumentError] if the profile has no such type
+    def estimate(pattern, type)
+      types = @profile.sample_types.map(&:first)
+      index = type.nil? ? types.size - 1 : types.index(type.to_s)
+      unless index
+        raise ArgumentError, "type must be one of #{types.map(&:inspect).join(", ")}, not #{type.inspect}"
+      end
+
+      samples = @profile.samples.select { |sample| matches?(sample, pattern) }
+      numbers = @spread ? of_windows(samples, types, index) : of_draws(samples, types, index)
+      value, standard_error, low, high = numbers
+      Estimate.new(value: value, standard_error: standard_error, low: low, high: high,
+                   unit: @profile.sample_types[index].last)
+    end
+
+    private
+
+    def matches?(sample, pattern) = sample.stack.any? { |frame| pattern.match?(frame.name) }
+
+    def of_windows(samples, types, index)
+      kind = index < 2 ? :allocated : :retained
+      whole = @spread.fetch(kind)
+      part = Array.new(whole.size, 0.0)
+      unit = index.even? ? 1.0 : mean_size(types, index) # so that part and whole are of one size
+      samples.each do |sample|
+        group = sample.labels["group"] # (dropped) and (evicted) have none
+        part[group] += sample.values.fetch(types[index]) / unit if group
+      end
+      numbers = MemprofilerPprof.__send__(:estimate_ratio_native, part, whole, @spread.fetch(:"#{kind}_windows"),
+                                          @spread.fetch(:unobserved))
+      numbers.map { |number| number * whole.sum * unit }
+    end
+
+    def mean_size(types, index)
+      count = @profile.total(types[index - 1])
+      count.positive? ? @profile.total(types[index]).to_f / count : 1.0
+    end
+
+    # Each sample stands for 1 / rate objects: a sum over them varies by the sum of (1 - rate) / rate² × size².
+    def of_draws(samples, types, index)
+      count_type = types[index - index % 2]
+      sum = variance = 0.0
+      scale = (1 - @sample_rate) / @sample_rate
+      samples.each do |sample|
+        value = sample.values.fetch(types[index])
+        sum += value
+        count = sample.values.fetch(count_type)
+        variance += scale * value * value / count if count.positive?
+      end
+      MemprofilerPprof.__send__(:estimate_sum_native, sum, variance, scale)
+    end
+  end
+  private_constant :Estimator
+end
