@@ -67,7 +67,7 @@ module MemprofilerPprof
       # @raise [ArgumentError] naming both of what does not go together
       def check_mode(mode, overhead:, timer_signal:, sample_rate:, raw_counts:, liveness:)
         if mode == :fixed
-          refuse("overhead", overhead, "mode: :fixed") if overhead
+          refuse("overhead", overhead, "mode: :fixed, which follows sample_rate") if overhead
           refuse("timer_signal", timer_signal, "mode: :fixed") if timer_signal
           return
         end

@@ -232,7 +232,11 @@ mpp_bursts_abandon(mpp_collector_t *collector)
 void
 mpp_bursts_after_fork(void)
 {
-    if (mpp_process.n_in_bursts > 0 && mpp_timer_restart()) arm_for_the_next();
+    if (mpp_process.n_in_bursts == 0 || !mpp_timer_restart()) return;
+    for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
+        mpp_run_notice_fork(collector);
+    }
+    arm_for_the_next();
 }
 
 /* -- scale -- */

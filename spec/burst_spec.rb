@@ -1,0 +1,255 @@
+# frozen_string_literal: true
+
+RSpec.describe "burst mode" do
+  def bursts(**options) = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.1, **options)
+
+  # Allocates for so many seconds of CPU time.
+  def busy(seconds)
+    ends = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + seconds
+    200.times { Object.new } while Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) < ends
+  end
+
+  it "gives profiles whose totals are what the VM counted" do
+    collector = bursts
+    before = GC.stat(:total_allocated_objects) - GC.stat.fetch(:total_moved_objects, 0)
+    collector.start!
+    datas = Array.new(3) { busy(0.3) || collector.flush }
+    stats = collector.stats
+    after = GC.stat(:total_allocated_objects) - GC.stat.fetch(:total_moved_objects, 0)
+    collector.stop!
+    snapshot = collector.snapshot
+
+    expect(stats).to include(mode: :burst, burst_fallback: nil, sample_rate: nil)
+    expect(stats[:burst]).to include(windows: be > 20, late_ticks: be >= 0, overhead: be > 0, mean_interval: be > 0)
+    allocations = stats[:allocations]
+    expect(allocations.except(:vm).values.sum).to eq allocations[:vm]
+    expect(allocations[:vm]).to be_between((after - before) * 0.99, after - before)
+    totals = datas.map { |data| read(data).total("allocations") }
+    expect(totals.sum).to be_within(allocations[:vm] * 0.01).of(allocations[:vm])
+    expect(read(snapshot).total("allocations")).to be_within(allocations[:vm] * 0.01).of(allocations[:vm])
+    expect(datas.map { |data| ProfileRules.violations(data.pprof_data) }).to all(eq([]))
+    expect(datas.sum(&:allocation_samples_count)).to be_between(20, stats[:samples])
+  end
+
+  it "says in the profile how it came about" do
+    collector = bursts
+    collector.start!
+    busy(0.3)
+    profile = read(collector.flush)
+    collector.stop!
+    expect(profile.comments).to include(a_string_matching(/\Amode: burst, \d+ windows since the start, [\d.]+ % of/),
+                                        a_string_matching(/\Ascale: \d+ allocations counted by the VM/))
+    expect(profile.period).to be > 1
+    expect(profile.samples.flat_map { |sample| sample.labels.keys }.uniq - ["class"]).to eq []
+  end
+
+  it "attributes: shares are near the truth and within their own intervals" do
+    workload = TruthWorkloads::ALL.find { |candidate| candidate.name == "interleaved sites" }
+    collector = bursts(seed: 1)
+    collector.start!
+    counts = workload.run(2)
+    data = collector.flush
+    collector.stop!
+    whole = counts.values.sum.to_f
+    counts.each do |site, count|
+      estimate = data.estimate(/#{site}\z/, type: :allocations)
+      expect(estimate.value).to be_within((8 * estimate.standard_error) + (whole * 0.01)).of(count)
+      expect(estimate.low).to be <= estimate.value
+      expect(estimate.high).to be >= estimate.value
+    end
+    expect(data.estimate(/no such method/, type: :allocations)).to have_attributes(value: 0, low: 0, high: be > 0)
+  end
+
+  it "knows what is retained, at a lower rate than is allocated" do
+    kept = []
+    collector = bursts
+    collector.start!
+    ends = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + 1.5
+    until Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) > ends
+      50.times { Object.new }
+      kept.concat(Array.new(50) { "kept" * 20 })
+    end
+    data = collector.flush(gc: true)
+    collector.stop!
+    estimate = data.estimate(/./, type: :retained_objects)
+    expect(estimate.value).to be_within((8 * estimate.standard_error) + (kept.size * 0.1)).of(kept.size)
+    expect(samples_of(data, "Object").sum { |sample| sample.values["retained_objects"] }).to be < kept.size * 0.05
+  end
+
+  it "samples in the threads that run" do
+    collector = bursts
+    collector.start!
+    Array.new(3) { Thread.new { busy(0.3) } }.each(&:join)
+    data = collector.flush
+    collector.stop!
+    expect(sum_in(data, "Integer#times")).to be > 0
+    expect(collector.stats[:burst][:windows]).to be > 20
+  end
+
+  it "goes on in a forked child, from zero" do
+    collector = bursts
+    collector.start!
+    busy(0.1)
+    windows, total, vm = in_fork do
+      busy(0.4)
+      data = collector.flush
+      [collector.stats[:burst][:windows], read(data).total("allocations"), collector.stats[:allocations][:vm]]
+    end
+    collector.stop!
+    expect(windows).to be > 5
+    expect(total).to be_within(vm * 0.02).of(vm)
+  end
+
+  it "goes on in a daemon" do
+    output = Child.run(<<~RUBY)
+      reader, writer = IO.pipe
+      if fork
+        writer.close
+        print reader.read
+        exit
+      end
+      collector = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.1)
+      collector.start!
+      Process.daemon(true, true)
+      ends = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + 0.4
+      100.times { Object.new } while Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) < ends
+      writer.write(collector.stats[:burst][:windows])
+      writer.close
+      exit!(0)
+    RUBY
+    expect(output.to_i).to be > 5
+  end
+
+  it "serves several collectors from one timer, and each start is a run of its own" do
+    collectors = [bursts, MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.01), exact]
+    collectors.each(&:start!)
+    busy(0.4)
+    windows = collectors.first(2).map { |collector| collector.stats[:burst][:windows] }
+    collectors.each(&:stop!)
+    expect(windows).to all(be > 5)
+    expect(collectors.last.stats[:allocations][:unseen]).to eq 0
+    collectors.first.start!
+    expect(collectors.first.stats[:burst][:windows]).to be <= 1
+    busy(0.2)
+    expect(collectors.first.stop!).to be true
+    expect(collectors.first.stats[:burst][:windows]).to be > 3
+  end
+
+  it "is fixed within profile { }, where a block is over too soon" do
+    collector = bursts
+    data = collector.profile { Array.new(20_000) { Object.new } }
+    expect(collector.stats).to include(mode: :fixed, sample_rate: 0.01)
+    expect(data.sample_rate).to eq 0.01
+    expect(read(data).total("allocations")).to be_within(6_000).of(20_000)
+  end
+
+  describe "the signal" do
+    it "is a real-time one that nobody handles, or the one that was asked for, and free again after stop" do
+      output = Child.run(<<~RUBY)
+        trap(63) { puts "trapped" } # what would be chosen
+        collector = MemprofilerPprof::Collector.new(mode: :burst)
+        collector.start!
+        signal = collector.stats[:burst][:signal]
+        Process.kill(63, Process.pid)
+        sleep 0.01
+        collector.stop!
+        other = MemprofilerPprof::Collector.new(mode: :burst, timer_signal: 40)
+        other.start!
+        asked = other.stats[:burst][:signal]
+        Process.kill(40, Process.pid) # not a tick of ours: ignored
+        other.stop!
+        trap(40) { puts "free again" }
+        Process.kill(40, Process.pid)
+        sleep 0.01
+        puts signal != 63, signal.between?(35, 64), asked
+      RUBY
+      expect(output.lines(chomp: true)).to eq ["trapped", "free again", "true", "true", "40"]
+    end
+
+    it "gives way where there is none: fixed, with one warning" do
+      output = Child.run(<<~RUBY, environment: { "RUBYOPT" => "-W1" })
+        (34..64).each { |number| trap(number) {} }
+        warnings = []
+        Warning.define_singleton_method(:warn) { |message, **| warnings << message }
+        collector = MemprofilerPprof::Collector.new(mode: :burst)
+        p collector.start!
+        Array.new(50_000) { Object.new }
+        stats = collector.stats
+        p stats[:mode], stats[:burst], stats[:sample_rate], stats[:burst_fallback]
+        p collector.flush.allocation_samples_count > 300, warnings.size, warnings.first.include?("instead of in bursts")
+      RUBY
+      expect(output.lines(chomp: true)).to eq ["true", ":fixed", "nil", "0.01", "\"every real-time signal is in use\"",
+                                               "true", "1", "true"]
+    end
+  end
+
+  it "disturbs no system call, no other program and no exec" do
+    output = Child.run(<<~'RUBY')
+      collector = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.5)
+      collector.start!
+      busy = Thread.new { loop { 100.times { Object.new } } }
+      reader, writer = IO.pipe
+      results = []
+      20.times do
+        results << system("true") << `echo out` << (IO.select([reader], nil, nil, 0.001).inspect)
+        start = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+        sleep 0.005
+        results << (Process.clock_gettime(Process::CLOCK_MONOTONIC) - start >= 0.005)
+        Process.wait(spawn("exit 3"))
+        results << $?.exitstatus
+      end
+      print results.tally.inspect
+      $stdout.flush
+      exec("echo", " and on")
+    RUBY
+    expect(output).to include('true=>40, "out\n"=>20, "nil"=>20, 3=>20').or include('true => 40, "out\n" => 20, "nil" => 20, 3 => 20')
+    expect(output).to end_with(" and on\n")
+  end
+
+  it "ends with the VM, whatever runs" do
+    %w[exit exit! abort raise].each do |how|
+      begin
+        Child.run(<<~RUBY)
+          collector = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.5)
+          collector.start!
+          Thread.new { loop { Object.new } }
+          at_exit { 10_000.times { Object.new } }
+          50_000.times { Object.new }
+          #{how} #{"0" if how.start_with?("exit")}
+        RUBY
+      rescue Child::Failed => e
+        expect(e.message).to match(/status 1/)
+        expect(how).to eq("abort").or eq("raise")
+      end
+    end
+  end
+
+  describe "options" do
+    {
+      { mode: :bursts } => [ArgumentError, /mode must be :fixed, :burst, not :bursts/],
+      { mode: "burst" } => [TypeError, /mode must be :fixed, :burst, not "burst"/],
+      { mode: :burst, overhead: 0 } => [ArgumentError, /overhead must be .* above 0, up to 0.5.*, not 0/],
+      { mode: :burst, overhead: 0.51 } => [ArgumentError, /overhead must be .*, not 0.51/],
+      { mode: :burst, overhead: Float::NAN } => [ArgumentError, /overhead must be .*, not NaN/],
+      { mode: :burst, overhead: "1" } => [TypeError, /overhead must be .*, not "1"/],
+      { mode: :burst, sample_rate: 0.1 } => [ArgumentError, /sample_rate: 0.1 does not go with mode: :burst/],
+      { mode: :burst, overhead: 0.1, sample_rate: 1 } => [ArgumentError, /sample_rate: 1 does not go with .* overhead/],
+      { overhead: 0.01 } => [ArgumentError, /overhead: 0.01 does not go with mode: :fixed/],
+      { overhead: 0.01, sample_rate: 0.1 } => [ArgumentError, /overhead: 0.01 does not go with .*sample_rate/],
+      { mode: :burst, raw_counts: true } => [ArgumentError, /raw_counts: true does not go with mode: :burst/],
+      { mode: :burst, liveness: :free_hook } => [ArgumentError, /liveness: :free_hook does not go with mode: :burst/],
+      { timer_signal: 40 } => [ArgumentError, /timer_signal: 40 does not go with mode: :fixed/],
+      { mode: :burst, timer_signal: 27 } => [ArgumentError, /timer_signal must be .* from 34 to 64.*, not 27/]
+    }.each do |options, (error, message)|
+      it "refuses #{options}" do
+        expect { MemprofilerPprof::Collector.new(**options) }.to raise_error(error, message)
+      end
+    end
+
+    it "are told by the collector" do
+      expect(MemprofilerPprof::Collector.new(mode: :burst, timer_signal: 40))
+        .to have_attributes(mode: :burst, overhead: 0.01, timer_signal: 40, sample_rate: nil)
+      expect(MemprofilerPprof::Collector.new).to have_attributes(mode: :fixed, overhead: nil, sample_rate: 0.01)
+    end
+  end
+end
