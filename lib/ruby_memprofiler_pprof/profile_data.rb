@@ -53,7 +53,7 @@ module MemprofilerPprof
       path = File.path(path)
       mode = nil
       begin
-        File.open(path, File::WRONLY | File::BINARY) do |file|
+        File.open(path, File::WRONLY, binmode: true) do |file|
           return file.write(pprof_data).tap { file.flush } unless file.stat.file?
 
           mode = file.stat.mode & 0o777
@@ -77,7 +77,7 @@ module MemprofilerPprof
     def replace(path, mode)
       folder = File.dirname(path)
       temporary = File.join(folder, ".ruby_memprofiler_pprof-#{Random.urandom(16).unpack1("H*")}.tmp")
-      File.open(temporary, File::WRONLY | File::CREAT | File::EXCL | File::BINARY, mode || 0o666) do |file|
+      File.open(temporary, File::WRONLY | File::CREAT | File::EXCL, mode || 0o666, binmode: true) do |file|
         file.chmod(mode) if mode
         file.write(pprof_data)
         file.fsync
@@ -97,7 +97,7 @@ module MemprofilerPprof
 
     # The file is in place, so where a folder cannot be opened or synced that is no failure.
     def sync_folder(folder)
-      File.open(folder, &:fsync)
+      File.open(folder, binmode: true, &:fsync)
     rescue Errno::EACCES, Errno::EINVAL, Errno::EBADF
       nil
     end
