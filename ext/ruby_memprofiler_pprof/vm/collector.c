@@ -196,7 +196,7 @@ collector_stop(VALUE self, VALUE gc)
     if (collector->state != MPP_RUNNING) return Qfalse;
     if (RTEST(gc)) {
         mpp_jobs_drain(collector); /* what waits is marked */
-        rb_gc_start();
+        mpp_compat_collect_garbage();
         if (collector->state != MPP_RUNNING) return Qfalse; /* a finalizer was quicker */
     }
     /* No interrupt is checked from here on: either all of it happens or none. */

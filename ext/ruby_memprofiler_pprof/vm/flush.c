@@ -377,7 +377,7 @@ mpp_flush(mpp_collector_t *collector, const mpp_flush_request_t *request)
 
     if (collector->state == MPP_RUNNING) {
         mpp_jobs_drain(collector);
-        if (request->gc) rb_gc_start(); /* after the drain, for what waits is marked */
+        if (request->gc) mpp_compat_collect_garbage(); /* after the drain, for what waits is marked */
         mpp_flush_measure(collector, true);
     }
     VALUE data = rb_ensure(flush_steps, (VALUE)&flush, end_flush, (VALUE)&flush);
