@@ -25,18 +25,7 @@ module MemprofilerPprof
     # @return [Float] probability with which an allocation was sampled
     attr_reader :sample_rate
 
-    # @api private
-    def initialize(pprof_data:, allocation_samples_count:, heap_samples_count:, dropped_samples:, started_at:,
-                   duration:, sample_rate:)
-      @pprof_data = pprof_data.freeze
-      @allocation_samples_count = allocation_samples_count
-      @heap_samples_count = heap_samples_count
-      @dropped_samples = dropped_samples.freeze
-      @started_at = started_at.freeze
-      @duration = duration
-      @sample_rate = sample_rate
-      freeze
-    end
+    private_class_method :new # a flush makes them, and sets the above
 
     # Writes the profile to a file, whole or not at all: it goes to a new file in the same folder, which takes the name
     # once it is on disk. A file that had the name keeps its permissions, and on any error stays as it was; of a symbolic
