@@ -94,22 +94,16 @@ RSpec.describe "own work" do
     expect($!).to be_nil
   end
 
-  it "is that of one thread, also while another one runs in the midst of it" do
-    output = Child.run(<<~'RUBY')
-      MemprofilerPprof::ProfileData.prepend(Module.new { def freeze = sleep(0.002) && super })
-      collector = exact
-      collector.start!
-      made = 0
-      flusher = Thread.new { 20.times { collector.flush } }
-      while flusher.alive?
-        10.times { Object.new }
-        made += 10
-        Thread.pass
-      end
-      collector.stop!
-      $stdout.binmode.write([made].pack("Q"), collector.snapshot.pprof_data)
-    RUBY
-    objects = ProfileReader.read(output.b.byteslice(8..)).samples.select { |sample| sample.labels["class"] == "Object" }
-    expect(objects.sum { |sample| sample.values["allocations"] }).to eq output.b.unpack1("Q")
+  # Such as a tracer's, which might leave in the midst of it for good.
+  it "calls no method, so that nothing of the program runs in the midst of it" do
+    collector = exact
+    calls = []
+    thread = Thread.current
+    tracer = TracePoint.new(:call, :c_call, :b_call) { |event| calls << event.method_id if Thread.current == thread }
+    collector.start!
+    tracer.enable { [collector.flush, collector.snapshot(gc: true), collector.stats, collector.stop!] }
+    expect(calls).to include(:flush_native, :stats, :stop_native)
+    expect(calls.each_cons(2).filter_map { |call, inner| inner if call == :flush_native }).to all(eq(:snapshot).or(eq(:stats)))
+    expect(calls.each_cons(2).filter_map { |call, inner| inner if call == :stats }).to eq [:stop!]
   end
 end

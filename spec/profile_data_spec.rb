@@ -6,10 +6,13 @@ require "pathname"
 require "tmpdir"
 
 RSpec.describe MemprofilerPprof::ProfileData do
+  # As a flush makes them.
   def make(**changes)
-    described_class.new(pprof_data: "\x1F\x8B profile".b, allocation_samples_count: 3, heap_samples_count: 2,
-                        dropped_samples: { memory_limit: 1 }, started_at: Time.at(0), duration: 1.5, sample_rate: 0.1,
-                        **changes)
+    values = { pprof_data: "\x1F\x8B profile".b, allocation_samples_count: 3, heap_samples_count: 2,
+               dropped_samples: { memory_limit: 1 }, started_at: Time.at(0), duration: 1.5, sample_rate: 0.1, **changes }
+    described_class.allocate.tap do |data|
+      values.each { |name, value| data.instance_variable_set("@#{name}", value.freeze) }
+    end.freeze
   end
 
   let(:data) { make }
@@ -19,6 +22,7 @@ RSpec.describe MemprofilerPprof::ProfileData do
   def files = Dir.children(".").sort
 
   it "is frozen to the bottom, and may be shared between Ractors" do
+    data = exact.profile { Object.new }
     expect(data).to be_frozen
     expect([data.pprof_data, data.dropped_samples, data.started_at]).to all(be_frozen)
     expect(Ractor.shareable?(data)).to be true

@@ -193,18 +193,10 @@ module MemprofilerPprof
     # @raise [TypeError, ArgumentError] if threads is something else
     # @example What one request allocates, in a server with many threads
     #   collector.profile(threads: :current) { app.call(env) }
-    def profile(threads: nil)
-      raise ArgumentError, "profile needs a block" unless block_given?
+    def profile(threads: nil, &block)
+      raise ArgumentError, "profile needs a block" unless block
 
-      threads = Options.override(:threads, threads, @threads)
-      raise StateError, "the collector is running: stop it before profile" unless start_native(threads, false)
-
-      begin
-        yield
-        flush
-      ensure
-        stop!
-      end
+      profile_native(Options.override(:threads, threads, @threads), &block)
     end
 
     private

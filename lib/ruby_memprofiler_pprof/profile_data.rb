@@ -27,19 +27,7 @@ module MemprofilerPprof
     # @return [Float] probability with which an allocation was sampled
     attr_reader :sample_rate
 
-    # @api private
-    def initialize(pprof_data:, allocation_samples_count:, heap_samples_count:, dropped_samples:, started_at:,
-                   duration:, sample_rate:, spread: nil)
-      @pprof_data = pprof_data.freeze
-      @allocation_samples_count = allocation_samples_count
-      @heap_samples_count = heap_samples_count
-      @dropped_samples = dropped_samples.freeze
-      @started_at = started_at.freeze
-      @duration = duration
-      @sample_rate = sample_rate
-      @spread = spread
-      freeze
-    end
+    private_class_method :new # a flush makes them, and sets the above
 
     # Writes the profile to a file, whole or not at all: it goes to a new file in the same folder, which takes the name
     # once it is on disk. A file that had the name keeps its permissions, and on any error stays as it was; of a symbolic
@@ -56,7 +44,7 @@ module MemprofilerPprof
       path = File.path(path)
       mode = nil
       begin
-        File.open(path, File::WRONLY | File::BINARY) do |file|
+        File.open(path, File::WRONLY, binmode: true) do |file|
           return file.write(pprof_data).tap { file.flush } unless file.stat.file?
 
           mode = file.stat.mode & 0o777
@@ -97,7 +85,7 @@ module MemprofilerPprof
     def replace(path, mode)
       folder = File.dirname(path)
       temporary = File.join(folder, ".ruby_memprofiler_pprof-#{Random.urandom(16).unpack1("H*")}.tmp")
-      File.open(temporary, File::WRONLY | File::CREAT | File::EXCL | File::BINARY, mode || 0o666) do |file|
+      File.open(temporary, File::WRONLY | File::CREAT | File::EXCL, mode || 0o666, binmode: true) do |file|
         file.chmod(mode) if mode
         file.write(pprof_data)
         file.fsync
@@ -117,7 +105,7 @@ module MemprofilerPprof
 
     # The file is in place, so where a folder cannot be opened or synced that is no failure.
     def sync_folder(folder)
-      File.open(folder, &:fsync)
+      File.open(folder, binmode: true, &:fsync)
     rescue Errno::EACCES, Errno::EINVAL, Errno::EBADF
       nil
     end

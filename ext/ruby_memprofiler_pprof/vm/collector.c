@@ -208,7 +208,7 @@ collector_stop(VALUE self, VALUE gc)
     if (collector->state != MPP_RUNNING) return Qfalse;
     if (RTEST(gc)) {
         mpp_jobs_drain(collector); /* what waits is marked */
-        rb_gc_start();
+        mpp_compat_collect_garbage();
         if (collector->state != MPP_RUNNING) return Qfalse; /* a finalizer was quicker */
     }
     /* No interrupt is checked from here on: either all of it happens or none. */
@@ -230,6 +230,29 @@ collector_burst_fallback(VALUE self)
 {
     const char *fallback = collector_of(self)->bursts.fallback;
     return fallback ? rb_str_new_cstr(fallback) : Qnil;
+}
+
+static VALUE
+yield_and_flush(VALUE self)
+{
+    rb_yield_values(0);
+    return rb_funcall(self, rb_intern("flush"), 0);
+}
+
+static VALUE
+stop_at_once(VALUE self)
+{
+    return collector_stop(self, Qfalse);
+}
+
+/* Not in Ruby, where an exception of a signal or of another thread could come between the start and an `ensure`. */
+static VALUE
+collector_profile(VALUE self, VALUE threads)
+{
+    if (!RTEST(collector_start(self, threads, Qfalse))) {
+        rb_raise(rb_path2class("MemprofilerPprof::StateError"), "the collector is running: stop it before profile");
+    }
+    return rb_ensure(yield_and_flush, self, stop_at_once, self);
 }
 
 static VALUE
@@ -277,6 +300,7 @@ mpp_collector_define(VALUE module)
     rb_define_private_method(klass, "start_native", collector_start, 2);
     rb_define_private_method(klass, "stop_native", collector_stop, 1);
     rb_define_private_method(klass, "burst_fallback_native", collector_burst_fallback, 0);
+    rb_define_private_method(klass, "profile_native", collector_profile, 1);
     rb_define_method(klass, "running?", collector_running_p, 0);
     rb_define_method(klass, "live_heap_samples_count", collector_live_heap_samples_count, 0);
     rb_define_private_method(klass, "flush_native", collector_flush, 5);

@@ -158,6 +158,14 @@ mpp_compat_gc_idle(void)
     return rb_gc_latest_gc_info(sym_state) == sym_none;
 }
 
+void
+mpp_compat_collect_garbage(void)
+{
+    bool was_disabled = RTEST(rb_gc_enable()); /* before 3.4 rb_gc_start does nothing while it is disabled */
+    rb_gc_start();
+    if (was_disabled) rb_gc_disable();
+}
+
 bool
 mpp_compat_survives_sweep(VALUE object)
 {

@@ -47,6 +47,9 @@ bool mpp_compat_counts_moves(void);
 bool mpp_compat_gc_sweeping(void);
 bool mpp_compat_gc_idle(void);
 
+/* A whole collection as GC.start makes it, also where the program has disabled the GC. Runs finalizers. [gvl] */
+void mpp_compat_collect_garbage(void);
+
 /* During a sweep: whether the object at this address is known to be alive. False is "cannot tell". [gvl] */
 bool mpp_compat_survives_sweep(VALUE object);
 

@@ -379,22 +379,23 @@ build_spread(const flush_t *flush)
     return rb_obj_freeze(hash);
 }
 
+/* No method is called: within a stretch of our own work nothing of the program may run. */
 static VALUE
 build_profile_data(flush_t *flush)
 {
-    VALUE arguments = rb_hash_new();
     struct timespec started = {(time_t)(flush->started_wall_ns / 1000000000), (long)(flush->started_wall_ns % 1000000000)};
-    set(arguments, "pprof_data", rb_str_new(flush->output.bytes, (long)flush->output.length));
-    set(arguments, "allocation_samples_count", ULL2NUM(flush->snapshot->n_allocation_samples));
-    set(arguments, "heap_samples_count", ULL2NUM(flush->snapshot->n_live_samples));
-    set(arguments, "dropped_samples", dropped_hash(flush->snapshot));
-    set(arguments, "started_at", rb_time_timespec_new(&started, INT_MAX)); /* local time */
-    set(arguments, "duration", DBL2NUM((double)flush->duration_ns / 1e9));
-    set(arguments, "sample_rate", DBL2NUM(mpp_run_sample_rate(flush->collector)));
-    set(arguments, "spread", flush->in_bursts ? build_spread(flush) : Qnil);
-    VALUE module = rb_const_get(rb_cObject, rb_intern("MemprofilerPprof"));
-    VALUE klass = rb_const_get(module, rb_intern("ProfileData"));
-    return rb_class_new_instance_kw(1, &arguments, klass, RB_PASS_KEYWORDS);
+    VALUE started_at = rb_time_timespec_new(&started, INT_MAX); /* local time */
+    VALUE bytes = rb_str_new(flush->output.bytes, (long)flush->output.length);
+    VALUE data = rb_obj_alloc(rb_path2class("MemprofilerPprof::ProfileData"));
+    rb_iv_set(data, "@pprof_data", rb_obj_freeze(bytes));
+    rb_iv_set(data, "@allocation_samples_count", ULL2NUM(flush->snapshot->n_allocation_samples));
+    rb_iv_set(data, "@heap_samples_count", ULL2NUM(flush->snapshot->n_live_samples));
+    rb_iv_set(data, "@dropped_samples", dropped_hash(flush->snapshot));
+    rb_iv_set(data, "@started_at", rb_obj_freeze(started_at));
+    rb_iv_set(data, "@duration", DBL2NUM((double)flush->duration_ns / 1e9));
+    rb_iv_set(data, "@sample_rate", DBL2NUM(mpp_run_sample_rate(flush->collector)));
+    rb_iv_set(data, "@spread", flush->in_bursts ? build_spread(flush) : Qnil);
+    return rb_obj_freeze(data);
 }
 
 static VALUE
@@ -460,7 +461,7 @@ mpp_flush(mpp_collector_t *collector, const mpp_flush_request_t *request)
 
     if (collector->state == MPP_RUNNING) {
         mpp_jobs_drain(collector);
-        if (request->gc) rb_gc_start(); /* after the drain, for what waits is marked */
+        if (request->gc) mpp_compat_collect_garbage(); /* after the drain, for what waits is marked */
         mpp_flush_measure(collector, true);
     }
     VALUE data = rb_ensure(flush_steps, (VALUE)&flush, end_flush, (VALUE)&flush);
