@@ -9,7 +9,7 @@ module MemprofilerPprof
   # @api private
   module RactorPause
     # The longest wait for a thread whose beginning cannot be seen from here, in seconds: it has replaced its streams.
-    LONGEST = 0.1
+    LONGEST = 1.0
 
     def new(...)
       return super unless Ractor.current == Ractor.main
