@@ -1,0 +1,133 @@
+#ifndef MPP_BURST_H
+#define MPP_BURST_H
+
+/*
+ * Burst sampling: the host's hook is in only for short windows of CPU time, so placed that every allocation has the same
+ * chance to fall into one, whatever the program does.
+ *
+ *   tick     a CPU timer of the process, at random intervals of mean M that depend on nothing in the program
+ *   open     the first safe point after it, late by some time: the hook goes in, but nothing counts yet
+ *   anchor   tick + lead: counting begins, at a time that the tick alone has chosen. The lead follows the latenesses seen,
+ *            so that hardly any window is opened after its anchor
+ *   end      anchor + window: the hook goes out at the first allocation past it
+ *
+ * An allocation counts iff a tick fell into the stretch (t - lead - window, t - lead] before it: probability window / M
+ * for each of them. Of what counts one in 1/p is a sample, and stands for M / (window × p) allocations.
+ *
+ * Time in here is the program's own CPU time: what an event costs (hook_ns each, and captures as measured) and time off
+ * the CPU are taken off. Where a window is opened after its anchor all the same (one call of native code that took longer
+ * than the longest lead), what was missed of it is summed up: `missed_ns` beside `observed_ns` bounds the error.
+ *
+ * The mean interval M follows a budget: what profiling costs stays under a share of the process's CPU time.
+ */
+
+#include "sampler.h"
+
+/* Windows are dealt to so many groups in turn; the spread between groups is the error: see estimate.h. */
+#define MPP_N_GROUPS 16u
+
+/* The seam of time, nanoseconds. `now` is cheap, monotonic, and runs also off the CPU; `cpu` is dear: CPU time that the
+ * host's threads have spent since mpp_burst_open, on the program and on us. [newobj] */
+typedef struct {
+    uint64_t (*now)(void *context);
+    uint64_t (*cpu)(void *context);
+    void *context;
+} mpp_clock_t;
+
+typedef struct {
+    double overhead; /* share of the process's CPU time that all of profiling may take, in (0, 0.5] */
+    uint64_t window_ns;
+    uint64_t min_lead_ns, max_lead_ns;
+    uint64_t min_interval_ns, max_interval_ns; /* bounds of M */
+    uint32_t hook_ns; /* what one event costs the program: the host's dispatch and the hook's fast path */
+    uint64_t seed;
+} mpp_burst_config_t;
+
+typedef enum {
+    MPP_BURST_OUT,  /* no hook */
+    MPP_BURST_LEAD, /* the hook is in, nothing counts */
+    MPP_BURST_WINDOW
+} mpp_burst_phase_t;
+
+typedef enum {
+    MPP_BURST_PASS,   /* nothing to do */
+    MPP_BURST_SAMPLE, /* this allocation is a sample, of weight `weight` and group `group` */
+    MPP_BURST_CLOSE   /* the window has ended, this allocation is past it: take the hook out, then mpp_burst_close */
+} mpp_burst_verdict_t;
+
+/* What has been, since init. */
+typedef struct {
+    uint64_t n_ticks;      /* calls of open */
+    uint64_t n_windows;    /* closed */
+    uint64_t n_late;       /* ticks whose window was opened after its anchor, or not at all */
+    uint64_t n_overlapped; /* ticks that came while a window was still open */
+    uint64_t observed_ns;  /* program time that windows have observed */
+    uint64_t missed_ns;    /* program time that belonged to a window and was not observed */
+    uint64_t n_events;     /* allocations that fell into windows, sampled or not */
+    mpp_sum_t event_weight; /* what these stand for: the sum of M / window over them. An estimate of all allocations that
+                               does not use the host's counter */
+    uint64_t spent_ns;     /* CPU time that profiling took, as far as it is measured or known */
+    uint64_t cpu_ns;       /* CPU time of the process, as told by mpp_burst_pace */
+} mpp_burst_totals_t;
+
+typedef struct {
+    /* The fast path: see mpp_burst_passes. */
+    uint32_t countdown;
+    mpp_burst_phase_t phase;
+    mpp_weight_t weight; /* of a sample in this window */
+    uint8_t group;       /* of this window, below MPP_N_GROUPS */
+
+    /* private */
+    mpp_burst_config_t config;
+    mpp_clock_t clock;
+    mpp_random_t random;
+    mpp_burst_totals_t totals;
+    /* … the implementation's fields … */
+} mpp_burst_t;
+
+/* The caller has checked the config. Nothing is owned. [any] */
+void mpp_burst_init(mpp_burst_t *burst, const mpp_burst_config_t *config, const mpp_clock_t *clock);
+
+/* CPU time until the next tick, drawn at random around the present mean. The host adds it to the time at which the last
+ * one was due, not to the time at which it came. [gvl] */
+uint64_t mpp_burst_draw_interval(mpp_burst_t *burst);
+
+/* A tick's safe point has come, so late (program time since the tick; `in_gc`: the tick hit the host's garbage
+ * collection, whose length says nothing about native calls). True: put the hook in. A window that is still open is
+ * judged first: if it is past its end it is closed (the hook stays in for the next). [gvl] */
+bool mpp_burst_open(mpp_burst_t *burst, uint64_t late_ns, bool in_gc);
+
+/* Whether an allocation needs nothing else than to be let pass: called for each while the hook is in. [newobj] */
+static inline bool
+mpp_burst_passes(mpp_burst_t *burst)
+{
+    return MPP_LIKELY(--burst->countdown != 0);
+}
+
+/* What to do with an allocation that mpp_burst_passes has stopped at. [newobj] */
+mpp_burst_verdict_t mpp_burst_judge(mpp_burst_t *burst);
+
+/* So much time went into the sample just taken (the walk of the stack): it is no program time. [newobj] */
+void mpp_burst_captured(mpp_burst_t *burst, uint64_t ns);
+
+/* The hook is out: accounts for the window, adapts lead, p and M. Also before its end (stop, flush, fork), when the part
+ * that was not observed counts as missed unless the process itself ends it. [newobj] */
+void mpp_burst_close(mpp_burst_t *burst);
+
+/* Profiling took so much CPU time elsewhere: jobs, putting the hook in and out, flushes. [gvl] */
+void mpp_burst_spent(mpp_burst_t *burst, uint64_t ns);
+
+/* The process's CPU time since init, at every tick: M follows the budget. [gvl] */
+void mpp_burst_pace(mpp_burst_t *burst, uint64_t cpu_ns);
+
+static inline const mpp_burst_totals_t *
+mpp_burst_totals(const mpp_burst_t *burst)
+{
+    return &burst->totals;
+}
+
+uint64_t mpp_burst_mean_interval(const mpp_burst_t *burst); /* M. [any] */
+uint64_t mpp_burst_lead(const mpp_burst_t *burst);          /* [any] */
+double mpp_burst_sample_rate(const mpp_burst_t *burst);     /* window / M × p, of the present. [any] */
+
+#endif

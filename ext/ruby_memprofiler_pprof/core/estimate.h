@@ -1,0 +1,26 @@
+#ifndef MPP_ESTIMATE_H
+#define MPP_ESTIMATE_H
+
+/*
+ * How well a share is known that was sampled in windows. Windows, not samples, are what is independent: a window hits one
+ * piece of the program and everything in it is alike. So windows are dealt in turn to MPP_N_GROUPS groups, each sum is
+ * kept by group, and the spread of a part's share between the groups gives its standard error.
+ */
+
+#include "burst.h"
+
+typedef struct {
+    double share; /* of the part in the whole, 0 … 1 */
+    double standard_error; /* of the share */
+    double low, high; /* 95 % interval of the share, within 0 … 1 */
+} mpp_estimate_t;
+
+/*
+ * The share of a part whose sums by group are part[0 … MPP_N_GROUPS - 1] in a whole whose sums are whole[…] (part is
+ * included in whole). `unobserved`: share of the whole that sampling is known to have missed; it may belong to the part,
+ * wholly or not at all, and widens the interval upwards and downwards accordingly. A whole of zero: share 0, interval
+ * 0 … 1. [any]
+ */
+mpp_estimate_t mpp_estimate_share(const double *part, const double *whole, double unobserved);
+
+#endif
