@@ -19,6 +19,9 @@
  * than the longest lead), what was missed of it is summed up: `missed_ns` beside `observed_ns` bounds the error.
  *
  * The mean interval M follows a budget: what profiling costs stays under a share of the process's CPU time.
+ *
+ * What the host does at a tick's safe point: mpp_burst_open, put the hook in if told to, mpp_burst_pace,
+ * mpp_burst_draw_interval and set the timer, mpp_burst_spent for all this. Not thread-safe: one call at a time.
  */
 
 #include "sampler.h"
@@ -38,8 +41,11 @@ typedef struct {
     double overhead; /* share of the process's CPU time that all of profiling may take, in (0, 0.5] */
     uint64_t window_ns;
     uint64_t min_lead_ns, max_lead_ns;
-    uint64_t min_interval_ns, max_interval_ns; /* bounds of M */
-    uint32_t hook_ns; /* what one event costs the program: the host's dispatch and the hook's fast path */
+    uint64_t min_interval_ns, max_interval_ns; /* bounds of M. Half of the least should be no less than the timer's
+                                                  resolution, or two ticks become one */
+    uint32_t
+        hook_ns; /* what one event costs the program: the host's dispatch, the hook's fast path and its share of the
+                         looks at the clock */
     uint64_t seed;
 } mpp_burst_config_t;
 
@@ -57,44 +63,71 @@ typedef enum {
 
 /* What has been, since init. */
 typedef struct {
-    uint64_t n_ticks;      /* calls of open */
-    uint64_t n_windows;    /* closed */
-    uint64_t n_late;       /* ticks whose window was opened after its anchor, or not at all */
-    uint64_t n_overlapped; /* ticks that came while a window was still open */
-    uint64_t observed_ns;  /* program time that windows have observed */
-    uint64_t missed_ns;    /* program time that belonged to a window and was not observed */
-    uint64_t n_events;     /* allocations that fell into windows, sampled or not */
-    mpp_sum_t event_weight; /* what these stand for: the sum of M / window over them. An estimate of all allocations that
-                               does not use the host's counter */
-    uint64_t spent_ns;     /* CPU time that profiling took, as far as it is measured or known */
-    uint64_t cpu_ns;       /* CPU time of the process, as told by mpp_burst_pace */
+    uint64_t n_ticks;       /* calls of open */
+    uint64_t n_windows;     /* closed */
+    uint64_t n_late;        /* ticks whose window was opened after its anchor, or not at all */
+    uint64_t n_overlapped;  /* ticks that got no window, since the one before was not over */
+    uint64_t observed_ns;   /* program time that windows have observed */
+    uint64_t missed_ns;     /* program time that belonged to a window and was not observed */
+    uint64_t n_events;      /* allocations that fell into windows, sampled or not */
+    mpp_sum_t event_weight; /* what these stand for, in units of 2^-32: the sum of M / window over them. An estimate of
+                               all allocations that does not use the host's counter */
+    uint64_t spent_ns;      /* CPU time that profiling took, as far as it is measured or known */
+    uint64_t cpu_ns;        /* CPU time of the process, as told by mpp_burst_pace */
 } mpp_burst_totals_t;
+
+/* Classes of lateness: four to a doubling, from 1 µs to 16 ms. */
+#define MPP_BURST_LATENESS_CLASSES 56
 
 typedef struct {
     /* The fast path: see mpp_burst_passes. */
     uint32_t countdown;
     mpp_burst_phase_t phase;
-    mpp_weight_t weight; /* of a sample in this window */
+    mpp_weight_t weight; /* of the sample that mpp_burst_judge has just told of */
     uint8_t group;       /* of this window, below MPP_N_GROUPS */
 
     /* private */
     mpp_burst_config_t config;
     mpp_clock_t clock;
-    mpp_random_t random;
+    mpp_sampler_t sampler; /* the gap to the next candidate for a sample runs through the lead too */
     mpp_burst_totals_t totals;
-    /* … the implementation's fields … */
+
+    /* The window. Times are program time since it was opened. */
+    uint32_t step;       /* what the countdown started from at the last look */
+    uint32_t n_samples;  /* since p was last changed */
+    uint64_t opened_ns;  /* by `now` */
+    uint64_t off_cpu_ns; /* of the time since then, as far as known */
+    uint64_t own_ns;     /* what our events and captures took of it */
+    uint64_t looked_ns;  /* the last look */
+    uint64_t anchor_ns, end_ns;
+    mpp_weight_t gap_weight;   /* of the candidate that the gap runs to */
+    double n_events;           /* within the window: those between two looks are spread evenly */
+    mpp_weight_t event_weight; /* of each of them: M / window, by the M that the tick was drawn from */
+
+    /* Adaptation. */
+    double lateness[MPP_BURST_LATENESS_CLASSES]; /* how many ticks came so late, decaying */
+    uint64_t lead_ns;
+    double mean_ns;         /* M */
+    uint64_t drawn_mean_ns; /* the M of the interval that runs */
+    double events_per_window;
+    double tick_cost_ns; /* mean cost of a tick with its window */
+    uint64_t paced_ns;   /* cost since the last pace */
+    double apart_share;  /* of CPU time: what mpp_burst_spent_apart has told, over a long time */
+    uint64_t apart_ns;   /* … since the last pace */
+    uint64_t n_paces;
 } mpp_burst_t;
 
 /* The caller has checked the config. Nothing is owned. [any] */
 void mpp_burst_init(mpp_burst_t *burst, const mpp_burst_config_t *config, const mpp_clock_t *clock);
 
-/* CPU time until the next tick, drawn at random around the present mean. The host adds it to the time at which the last
- * one was due, not to the time at which it came. [gvl] */
+/* CPU time until the next tick, drawn at random around the present mean: the next mpp_burst_open belongs to it. The host
+ * adds it to the time at which the last one was due, not to the time at which it came. [gvl] */
 uint64_t mpp_burst_draw_interval(mpp_burst_t *burst);
 
 /* A tick's safe point has come, so late (program time since the tick; `in_gc`: the tick hit the host's garbage
- * collection, whose length says nothing about native calls). True: put the hook in. A window that is still open is
- * judged first: if it is past its end it is closed (the hook stays in for the next). [gvl] */
+ * collection, whose length says nothing about native calls). True: the hook belongs in from now on; false: out. A
+ * window that is still open is judged first: if it is past its end it is closed, as by mpp_burst_close; if not it goes on
+ * in place of the new one. [gvl] */
 bool mpp_burst_open(mpp_burst_t *burst, uint64_t late_ns, bool in_gc);
 
 /* Whether an allocation needs nothing else than to be let pass: called for each while the hook is in. [newobj] */
@@ -110,12 +143,15 @@ mpp_burst_verdict_t mpp_burst_judge(mpp_burst_t *burst);
 /* So much time went into the sample just taken (the walk of the stack): it is no program time. [newobj] */
 void mpp_burst_captured(mpp_burst_t *burst, uint64_t ns);
 
-/* The hook is out: accounts for the window, adapts lead, p and M. Also before its end (stop, flush, fork), when the part
- * that was not observed counts as missed unless the process itself ends it. [newobj] */
+/* The hook is out: accounts for the window. Also before its end (stop, fork), when what was not observed counts as
+ * missed. Without a window: nothing. [newobj] */
 void mpp_burst_close(mpp_burst_t *burst);
 
-/* Profiling took so much CPU time elsewhere: jobs, putting the hook in and out, flushes. [gvl] */
+/* A tick took so much CPU time besides its window: the job, putting the hook in and out, draining. [gvl] */
 void mpp_burst_spent(mpp_burst_t *burst, uint64_t ns);
+
+/* Profiling took so much CPU time apart from ticks, rarely and much at once: flushes. [gvl] */
+void mpp_burst_spent_apart(mpp_burst_t *burst, uint64_t ns);
 
 /* The process's CPU time since init, at every tick: M follows the budget. [gvl] */
 void mpp_burst_pace(mpp_burst_t *burst, uint64_t cpu_ns);

@@ -10,17 +10,17 @@
 #include "burst.h"
 
 typedef struct {
-    double share; /* of the part in the whole, 0 … 1 */
+    double share;          /* of the part in the whole, 0 … 1 */
     double standard_error; /* of the share */
-    double low, high; /* 95 % interval of the share, within 0 … 1 */
+    double low, high;      /* 95 % interval of the share, within 0 … 1 */
 } mpp_estimate_t;
 
 /*
  * The share of a part whose sums by group are part[0 … MPP_N_GROUPS - 1] in a whole whose sums are whole[…] (part is
- * included in whole). `unobserved`: share of the whole that sampling is known to have missed; it may belong to the part,
- * wholly or not at all, and widens the interval upwards and downwards accordingly. A whole of zero: share 0, interval
- * 0 … 1. [any]
+ * included in whole), in any unit. n_windows: behind these sums; says how small a part may go unseen. `unobserved`: share
+ * of the whole that sampling is known to have missed; it may belong to the part, wholly or not at all, and widens the
+ * interval upwards and downwards accordingly. A whole of zero, or seen in one group only: interval 0 … 1. [any]
  */
-mpp_estimate_t mpp_estimate_share(const double *part, const double *whole, double unobserved);
+mpp_estimate_t mpp_estimate_share(const double *part, const double *whole, uint64_t n_windows, double unobserved);
 
 #endif

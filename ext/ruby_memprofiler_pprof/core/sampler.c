@@ -51,8 +51,8 @@ mpp_random_next(mpp_random_t *random)
 }
 
 /* Uniform in (0, 1]: 53 bits are what a double holds, and 0 has no logarithm. */
-static double
-draw_unit(mpp_random_t *random)
+double
+mpp_random_unit(mpp_random_t *random)
 {
     return (double)((mpp_random_next(random) >> 11) + 1) * 0x1p-53;
 }
@@ -60,10 +60,16 @@ draw_unit(mpp_random_t *random)
 void
 mpp_sampler_init(mpp_sampler_t *sampler, double rate, uint64_t seed)
 {
+    mpp_random_init(&sampler->random, seed);
+    mpp_sampler_set_rate(sampler, rate);
+}
+
+void
+mpp_sampler_set_rate(mpp_sampler_t *sampler, double rate)
+{
     sampler->rate = rate;
     sampler->weight = (mpp_weight_t)llround((double)MPP_WEIGHT_ONE / rate);
     sampler->inverse_log = rate < 1 ? 1 / log1p(-rate) : 0; /* log(1 - rate) loses the low bits of a small rate */
-    mpp_random_init(&sampler->random, seed);
     mpp_sampler_draw(sampler);
 }
 
@@ -74,6 +80,6 @@ mpp_sampler_draw(mpp_sampler_t *sampler)
         sampler->gap = 0;
         return;
     }
-    double gap = log(draw_unit(&sampler->random)) * sampler->inverse_log;
+    double gap = log(mpp_random_unit(&sampler->random)) * sampler->inverse_log;
     sampler->gap = gap < (double)MAX_GAP ? (uint64_t)gap : MAX_GAP;
 }

@@ -23,6 +23,7 @@ typedef struct {
 
 void mpp_random_init(mpp_random_t *random, uint64_t seed); /* [any] */
 uint64_t mpp_random_next(mpp_random_t *random);            /* [newobj] */
+double mpp_random_unit(mpp_random_t *random);              /* uniform in (0, 1]. [newobj] */
 
 typedef struct {
     uint64_t gap;         /* allocations still to skip before the next sample */
@@ -34,6 +35,9 @@ typedef struct {
 
 /* rate: MPP_SAMPLER_MIN_RATE … 1 (the caller has checked). Draws the first gap. [any] */
 void mpp_sampler_init(mpp_sampler_t *sampler, double rate, uint64_t seed);
+
+/* Changes the rate and draws the gap anew, which is harmless: gaps have no memory. [newobj] */
+void mpp_sampler_set_rate(mpp_sampler_t *sampler, double rate);
 
 /* Draws the gap to the next sample. [newobj] */
 void mpp_sampler_draw(mpp_sampler_t *sampler);

@@ -1,0 +1,382 @@
+/*
+ * Ticks come at random times of the program's CPU, and the time at which a window counts is a constant after its tick:
+ * so the windows are a fair sample of the program's time, whatever the program does in it. Their boundaries are decided at
+ * allocations: `now` less what is known to be no program time is never too early, so what it says to be before a boundary
+ * is; only what it says to be past one for the first time is asked of the dear CPU clock. Every candidate for a sample
+ * looks at the time itself and counts iff it lies in [anchor, end), so the coarse looks between bias nothing.
+ *
+ * The interval after a tick is a dead time, in which the window surely ends, plus an exponential time. The latter has no
+ * memory: whatever the pace has learnt from the program until the tick, the next one is as likely now as later.
+ * Its weight is that of the M it was drawn from.
+ *
+ * p is lowered within a window too, whenever it has given more samples than it should: a sample counts 1/p by the p that
+ * its gap was drawn with, which only the past has chosen, so this is unbiased as well, and bounds what a sudden storm costs.
+ */
+
+#include "burst.h"
+
+#include <math.h>
+
+/* Allocations between two looks at the clock. */
+#define LOOK_EVERY 16u
+
+/* Windows aim at so many samples. More say little: what is allocated within 200 µs is alike. */
+#define AIM_SAMPLES 12.0
+/* After so many p is halved for the rest of the window. */
+#define MAX_SAMPLES 24u
+#define MIN_RATE (1.0 / 4096)
+
+/* Ticks that may be later than the lead, and ticks after which one counts for 1/e as much. */
+#define LATE_SHARE 0.01
+#define LATENESS_MEMORY 500.0
+#define FIRST_CLASS_BITS 10
+
+/* The pace aims a little lower than the budget: the cost of an event is known to a few nanoseconds only, and the mean of
+ * 1 / cost is more than 1 / the mean cost. */
+#define AIM_OF_BUDGET 0.85
+/* What flushes take of the budget, at most. */
+#define MAX_APART_OF_BUDGET 0.75
+/* A mean over the last windows counts a new one by 1/16, by more if windows are so rare that 16 take too long. */
+#define MIN_SHARE_OF_NEW (1.0 / 16)
+#define MAX_SHARE_OF_NEW (1.0 / 3)
+#define MEMORY_NS 5e8
+/* Flushes are averaged over so much CPU time. */
+#define APART_MEMORY_NS 30e9
+/* Before anything is known. */
+#define FIRST_TICK_COST_NS 1e5
+
+static uint64_t
+min_u64(uint64_t left, uint64_t right)
+{
+    return left < right ? left : right;
+}
+
+static uint64_t
+max_u64(uint64_t left, uint64_t right)
+{
+    return left > right ? left : right;
+}
+
+static double
+clamp(double value, double low, double high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+/* M, at least twice the dead time. */
+static double
+mean_interval(const mpp_burst_t *burst)
+{
+    const mpp_burst_config_t *config = &burst->config;
+    double least = (double)max_u64(config->min_interval_ns, 4 * (burst->lead_ns + config->window_ns));
+    return fmax(fmin(burst->mean_ns, (double)config->max_interval_ns), least);
+}
+
+void
+mpp_burst_init(mpp_burst_t *burst, const mpp_burst_config_t *config, const mpp_clock_t *clock)
+{
+    *burst = (mpp_burst_t){
+        .config = *config,
+        .clock = *clock,
+        .lead_ns = config->min_lead_ns,
+        .tick_cost_ns = FIRST_TICK_COST_NS,
+        .mean_ns = FIRST_TICK_COST_NS / (AIM_OF_BUDGET * config->overhead),
+    };
+    mpp_sampler_init(&burst->sampler, 1, config->seed);
+    burst->drawn_mean_ns = (uint64_t)mean_interval(burst);
+}
+
+uint64_t
+mpp_burst_draw_interval(mpp_burst_t *burst)
+{
+    const mpp_burst_config_t *config = &burst->config;
+    double mean = mean_interval(burst);
+    /* Twice: our own work stretches the window. */
+    double dead = (double)max_u64(config->min_interval_ns / 2, 2 * (burst->lead_ns + config->window_ns));
+
+    burst->drawn_mean_ns = (uint64_t)mean;
+    return (uint64_t)(dead - (mean - dead) * log(mpp_random_unit(&burst->sampler.random)));
+}
+
+/* Lead. */
+
+static unsigned
+lateness_class(uint64_t ns)
+{
+    if (ns >> FIRST_CLASS_BITS == 0) return 0;
+    unsigned bits = 63 - (unsigned)__builtin_clzll(ns);
+    unsigned class = (bits - FIRST_CLASS_BITS) * 4 + (unsigned)(ns >> (bits - 2) & 3);
+    return class < MPP_BURST_LATENESS_CLASSES ? class : MPP_BURST_LATENESS_CLASSES - 1;
+}
+
+/* What every lateness of the class is below. */
+static uint64_t
+class_bound(unsigned class)
+{
+    return (uint64_t)(5 + class % 4) << (FIRST_CLASS_BITS - 2 + class / 4);
+}
+
+/* While few ticks are known each of them counts for more than LATE_SHARE, so the lead grows at the first late one. */
+static void
+adapt_lead(mpp_burst_t *burst, uint64_t late_ns)
+{
+    double total = 0, later = 0;
+    for (int i = 0; i < MPP_BURST_LATENESS_CLASSES; i++) {
+        burst->lateness[i] *= 1 - 1 / LATENESS_MEMORY;
+        total += burst->lateness[i];
+    }
+    burst->lateness[lateness_class(late_ns)] += 1;
+    total += 1;
+
+    unsigned class = MPP_BURST_LATENESS_CLASSES - 1;
+    while (class > 0 && later + burst->lateness[class] <= LATE_SHARE * total) later += burst->lateness[class --];
+    burst->lead_ns = min_u64(max_u64(class_bound(class), burst->config.min_lead_ns), burst->config.max_lead_ns);
+}
+
+/* Time and events of a window. */
+
+static uint64_t
+program_time(const mpp_burst_t *burst, uint64_t elapsed_ns)
+{
+    uint64_t other_ns = burst->off_cpu_ns + burst->own_ns;
+    return elapsed_ns > other_ns ? elapsed_ns - other_ns : 0;
+}
+
+static uint64_t
+next_boundary(const mpp_burst_t *burst)
+{
+    return burst->phase == MPP_BURST_LEAD ? burst->anchor_ns : burst->end_ns;
+}
+
+/* Program time since the window was opened: never too little, and right where it is past the next boundary. */
+static uint64_t
+look(mpp_burst_t *burst)
+{
+    uint64_t elapsed_ns = burst->clock.now(burst->clock.context) - burst->opened_ns;
+    uint64_t time_ns = program_time(burst, elapsed_ns);
+    if (time_ns < next_boundary(burst)) return time_ns;
+
+    uint64_t cpu_ns = burst->clock.cpu(burst->clock.context);
+    burst->off_cpu_ns = elapsed_ns > cpu_ns ? elapsed_ns - cpu_ns : 0;
+    return program_time(burst, elapsed_ns);
+}
+
+static bool
+is_within(const mpp_burst_t *burst, uint64_t time_ns)
+{
+    return time_ns >= burst->anchor_ns && time_ns < burst->end_ns;
+}
+
+/* Counts n events between the last look and time_ns, spread evenly, which is right on average: what is wrong by it at a
+ * window's begin is as much the other way round at its end. */
+static void
+spread_events(mpp_burst_t *burst, uint32_t n, uint64_t time_ns)
+{
+    uint64_t from = max_u64(burst->looked_ns, burst->anchor_ns), to = min_u64(time_ns, burst->end_ns);
+    if (time_ns > burst->looked_ns) {
+        if (to > from) burst->n_events += n * ((double)(to - from) / (double)(time_ns - burst->looked_ns));
+    } else if (is_within(burst, time_ns)) {
+        burst->n_events += n;
+    }
+}
+
+static void
+start_step(mpp_burst_t *burst)
+{
+    burst->step = burst->countdown = (uint32_t)min_u64(burst->sampler.gap, LOOK_EVERY - 1) + 1;
+}
+
+/* Draws the gap to a candidate at the rate. */
+static void
+set_rate(mpp_burst_t *burst, double rate)
+{
+    mpp_sampler_set_rate(&burst->sampler, clamp(rate, MIN_RATE, 1));
+    burst->gap_weight = (mpp_weight_t)((double)burst->event_weight / burst->sampler.rate + 0.5);
+    burst->n_samples = 0;
+}
+
+/* This event is a candidate: the weight is that of its own gap, before the next is drawn. */
+static void
+take_candidate(mpp_burst_t *burst, bool is_sample)
+{
+    burst->weight = burst->gap_weight;
+    if (is_sample && ++burst->n_samples >= MAX_SAMPLES) {
+        set_rate(burst, burst->sampler.rate / 2);
+    } else {
+        mpp_sampler_draw(&burst->sampler);
+    }
+}
+
+mpp_burst_verdict_t
+mpp_burst_judge(mpp_burst_t *burst)
+{
+    burst->own_ns += (uint64_t)burst->step * burst->config.hook_ns;
+    uint64_t time_ns = look(burst);
+    bool within = is_within(burst, time_ns);
+    bool candidate = burst->sampler.gap < burst->step;
+
+    spread_events(burst, burst->step - 1, time_ns);
+    burst->n_events += within;
+    burst->looked_ns = time_ns;
+    if (time_ns >= burst->anchor_ns) burst->phase = MPP_BURST_WINDOW;
+
+    if (candidate) {
+        take_candidate(burst, within);
+    } else {
+        burst->sampler.gap -= burst->step;
+    }
+    start_step(burst);
+    if (time_ns >= burst->end_ns) return MPP_BURST_CLOSE;
+    return candidate && within ? MPP_BURST_SAMPLE : MPP_BURST_PASS;
+}
+
+/* Accounts for the events since the last look, which is before the time that it gives. */
+static uint64_t
+settle(mpp_burst_t *burst)
+{
+    uint32_t n = burst->step - burst->countdown;
+    burst->own_ns += (uint64_t)n * burst->config.hook_ns;
+    uint64_t time_ns = look(burst);
+    spread_events(burst, n, time_ns);
+    burst->sampler.gap -= n;
+    burst->looked_ns = time_ns;
+    start_step(burst);
+    return time_ns;
+}
+
+static void
+account(mpp_burst_t *burst)
+{
+    mpp_burst_totals_t *totals = &burst->totals;
+    uint64_t seen_ns = min_u64(burst->looked_ns, burst->end_ns);
+    uint64_t observed_ns = seen_ns > burst->anchor_ns ? seen_ns - burst->anchor_ns : 0;
+
+    totals->n_windows++;
+    totals->observed_ns += observed_ns;
+    totals->missed_ns += burst->end_ns - burst->anchor_ns - observed_ns;
+    totals->n_events += (uint64_t)(burst->n_events + 0.5);
+    totals->event_weight += (mpp_sum_t)(burst->n_events * (double)burst->event_weight);
+    mpp_burst_spent(burst, burst->own_ns);
+
+    double share_of_new = fmax(MIN_SHARE_OF_NEW, 1 / (double)totals->n_windows);
+    burst->events_per_window += share_of_new * (burst->n_events - burst->events_per_window);
+    burst->phase = MPP_BURST_OUT;
+}
+
+void
+mpp_burst_close(mpp_burst_t *burst)
+{
+    if (burst->phase == MPP_BURST_OUT) return;
+    (void)settle(burst);
+    account(burst);
+}
+
+/* Windows. */
+
+static void
+start_window(mpp_burst_t *burst, uint64_t late_ns, uint64_t lead_ns)
+{
+    burst->opened_ns = burst->clock.now(burst->clock.context);
+    burst->off_cpu_ns = burst->own_ns = burst->looked_ns = 0;
+    burst->anchor_ns = lead_ns > late_ns ? lead_ns - late_ns : 0;
+    burst->end_ns = lead_ns + burst->config.window_ns - late_ns;
+    burst->n_events = 0;
+    burst->phase = burst->anchor_ns > 0 ? MPP_BURST_LEAD : MPP_BURST_WINDOW;
+    burst->group = (uint8_t)(burst->totals.n_windows % MPP_N_GROUPS);
+
+    double events_of_window = (double)burst->drawn_mean_ns / (double)burst->config.window_ns;
+    burst->event_weight = (mpp_weight_t)(events_of_window * (double)MPP_WEIGHT_ONE + 0.5);
+    set_rate(burst, AIM_SAMPLES / fmax(burst->events_per_window, AIM_SAMPLES));
+    start_step(burst);
+}
+
+/* What a tick's window has lost by being opened late. */
+static uint64_t
+lost_window(const mpp_burst_t *burst, uint64_t late_ns, uint64_t lead_ns)
+{
+    return late_ns > lead_ns ? min_u64(late_ns - lead_ns, burst->config.window_ns) : 0;
+}
+
+bool
+mpp_burst_open(mpp_burst_t *burst, uint64_t late_ns, bool in_gc)
+{
+    mpp_burst_totals_t *totals = &burst->totals;
+    /* The lead that was settled before this tick: one that follows its own lateness would choose what it sees. */
+    uint64_t lead_ns = burst->lead_ns, lost_ns = lost_window(burst, late_ns, lead_ns);
+
+    totals->n_ticks++;
+    if (!in_gc) adapt_lead(burst, late_ns);
+    if (burst->phase != MPP_BURST_OUT) {
+        if (settle(burst) < burst->end_ns) {
+            totals->n_overlapped++;
+            totals->missed_ns += burst->config.window_ns;
+            return true;
+        }
+        account(burst);
+    }
+    totals->n_late += late_ns > lead_ns;
+    /* Nothing is allocated in a collection: what it took of a window is no loss. */
+    if (!in_gc) totals->missed_ns += lost_ns;
+    if (lost_ns == burst->config.window_ns) return false;
+    start_window(burst, late_ns, lead_ns);
+    return true;
+}
+
+/* Cost and pace. */
+
+void
+mpp_burst_captured(mpp_burst_t *burst, uint64_t ns)
+{
+    burst->own_ns += ns;
+}
+
+void
+mpp_burst_spent(mpp_burst_t *burst, uint64_t ns)
+{
+    burst->paced_ns += ns;
+    burst->totals.spent_ns += ns;
+}
+
+void
+mpp_burst_spent_apart(mpp_burst_t *burst, uint64_t ns)
+{
+    burst->apart_ns += ns;
+    burst->totals.spent_ns += ns;
+}
+
+void
+mpp_burst_pace(mpp_burst_t *burst, uint64_t cpu_ns)
+{
+    double passed_ns = cpu_ns > burst->totals.cpu_ns ? (double)(cpu_ns - burst->totals.cpu_ns) : 0;
+    double budget = AIM_OF_BUDGET * burst->config.overhead;
+
+    burst->totals.cpu_ns = cpu_ns;
+    burst->apart_share *= exp(-passed_ns / APART_MEMORY_NS);
+    burst->apart_share += (double)burst->apart_ns / APART_MEMORY_NS;
+    burst->apart_ns = 0;
+
+    /* The first windows are averaged plainly. */
+    double share_of_new = clamp(passed_ns / MEMORY_NS, MIN_SHARE_OF_NEW, MAX_SHARE_OF_NEW);
+    share_of_new = fmax(share_of_new, 1 / (double)++burst->n_paces);
+    burst->tick_cost_ns += share_of_new * ((double)burst->paced_ns - burst->tick_cost_ns);
+    burst->paced_ns = 0;
+    burst->mean_ns = burst->tick_cost_ns / (budget - fmin(burst->apart_share, MAX_APART_OF_BUDGET * budget));
+}
+
+uint64_t
+mpp_burst_mean_interval(const mpp_burst_t *burst)
+{
+    return (uint64_t)mean_interval(burst);
+}
+
+uint64_t
+mpp_burst_lead(const mpp_burst_t *burst)
+{
+    return burst->lead_ns;
+}
+
+double
+mpp_burst_sample_rate(const mpp_burst_t *burst)
+{
+    return (double)burst->config.window_ns / mean_interval(burst) * burst->sampler.rate;
+}

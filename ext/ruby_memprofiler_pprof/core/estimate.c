@@ -1,0 +1,75 @@
+/*
+ * The share is the ratio r = P / W of two sums over groups of windows. What group g has of the part beyond its due,
+ * e_g = part_g - r × whole_g, is zero on average, and to first order r is off by the sum of e_g over W; so
+ * Var r = G / (G - 1) × sum(e_g²) / W², with G - 1 degrees of freedom.
+ *
+ * r ± t × error would be wrong where it matters: a small part shows in few groups, and the less of it there is by chance,
+ * the smaller its error looks. So the variance is told as the number n of independent draws with the same one,
+ * r (1 - r) / Var, and the interval is Wilson's for n draws with t in place of the normal quantile: the shares whose own
+ * error would explain r. Of a part that was never seen (or always, alone) there is no spread; then a draw is a window.
+ */
+
+#include "estimate.h"
+
+#include <math.h>
+
+/* Student's t, two-sided 95 %, by degrees of freedom from 1. */
+static const double student[MPP_N_GROUPS - 1] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306,
+                                                 2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131};
+
+typedef struct {
+    double part, whole;
+    unsigned n_groups; /* with anything in them */
+} sums_t;
+
+static sums_t
+add_up(const double *part, const double *whole)
+{
+    sums_t sums = {0};
+    for (unsigned i = 0; i < MPP_N_GROUPS; i++) {
+        sums.part += part[i];
+        sums.whole += whole[i];
+        sums.n_groups += whole[i] > 0;
+    }
+    return sums;
+}
+
+static double
+share_variance(const double *part, const double *whole, const sums_t *sums, double share)
+{
+    double squares = 0;
+    for (unsigned i = 0; i < MPP_N_GROUPS; i++) {
+        double residual = part[i] - share * whole[i];
+        squares += residual * residual;
+    }
+    return squares * sums->n_groups / (sums->n_groups - 1) / (sums->whole * sums->whole);
+}
+
+/* Wilson's interval for a share of n independent draws. */
+static void
+set_interval(mpp_estimate_t *estimate, double n, double t)
+{
+    double share = estimate->share, correction = t * t / n;
+    double center = (share + correction / 2) / (1 + correction);
+    double half = sqrt(correction * (share * (1 - share) + correction / 4)) / (1 + correction);
+    estimate->low = fmax(center - half, 0);
+    estimate->high = fmin(center + half, 1);
+}
+
+mpp_estimate_t
+mpp_estimate_share(const double *part, const double *whole, uint64_t n_windows, double unobserved)
+{
+    sums_t sums = add_up(part, whole);
+    mpp_estimate_t estimate = {.share = sums.whole > 0 ? sums.part / sums.whole : 0, .high = 1};
+    if (sums.n_groups < 2) return estimate;
+
+    double variance = share_variance(part, whole, &sums, estimate.share);
+    double spread = estimate.share * (1 - estimate.share);
+    double n_draws = spread > 0 && variance > 0 ? spread / variance : fmax((double)n_windows, 1);
+    estimate.standard_error = sqrt(variance);
+    set_interval(&estimate, n_draws, student[sums.n_groups - 2]);
+
+    estimate.low *= 1 - unobserved;
+    estimate.high = estimate.high * (1 - unobserved) + unobserved;
+    return estimate;
+}
