@@ -17,6 +17,9 @@
 static const double student[MPP_N_GROUPS - 1] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306,
                                                  2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131};
 
+/* No host allocates faster. */
+#define FASTEST_ALLOCATION_NS 20.0
+
 typedef struct {
     double part, whole;
     unsigned n_groups; /* with anything in them */
@@ -72,4 +75,18 @@ mpp_estimate_share(const double *part, const double *whole, uint64_t n_windows, 
     estimate.low *= 1 - unobserved;
     estimate.high = estimate.high * (1 - unobserved) + unobserved;
     return estimate;
+}
+
+double
+mpp_estimate_unobserved(double n_allocations, double event_weight, double missed_ns, const double *whole)
+{
+    sums_t sums = add_up(whole, whole);
+    double squares = 0, mean = sums.whole / MPP_N_GROUPS;
+    if (missed_ns <= 0 || n_allocations <= 0) return 0;
+    for (unsigned i = 0; i < MPP_N_GROUPS; i++) squares += (whole[i] - mean) * (whole[i] - mean);
+
+    double relative_error = mean > 0 ? sqrt(squares / (MPP_N_GROUPS - 1) / MPP_N_GROUPS) / mean : 1;
+    double observed = event_weight / n_allocations * (1 - 2 * relative_error);
+    double room = missed_ns / FASTEST_ALLOCATION_NS / n_allocations;
+    return fmin(fmin(fmax(1 - observed, 0), room), 1);
 }

@@ -23,4 +23,11 @@ typedef struct {
  */
 mpp_estimate_t mpp_estimate_share(const double *part, const double *whole, uint64_t n_windows, double unobserved);
 
+/*
+ * What share of n_allocations (the host's own count) sampling has not observed, at most: what their estimate falls short of
+ * the count by, and two of its standard errors; but no more than missed_ns has room for. event_weight (in allocations) and
+ * missed_ns as in mpp_burst_totals_t; whole: sums by group; all for the same stretch of time. 0 … 1. [any]
+ */
+double mpp_estimate_unobserved(double n_allocations, double event_weight, double missed_ns, const double *whole);
+
 #endif
