@@ -118,6 +118,22 @@ test_what_was_not_observed_may_be_the_part_or_not(void **state)
     assert_true(estimate.low == 0 && estimate.high == 1);
 }
 
+/* Groups of 100 ± 1: an error of the mean of 0.26 %. */
+static void
+test_what_was_not_observed_is_bounded(void **state)
+{
+    (void)state;
+    double whole[MPP_N_GROUPS];
+    for (unsigned i = 0; i < MPP_N_GROUPS; i++) whole[i] = i % 2 ? 99 : 101;
+    assert_true(mpp_estimate_unobserved(2000, 1600, 0, whole) == 0);
+    assert_true(fabs(mpp_estimate_unobserved(2000, 1600, 1e9, whole) - (1 - 0.8 * (1 - 2 * 0.0026))) < 0.0001);
+    assert_true(mpp_estimate_unobserved(2000, 2600, 1e9, whole) == 0);
+    assert_true(fabs(mpp_estimate_unobserved(2000, 1600, 2000, whole) - 0.05) < 1e-9);
+    const double nothing[MPP_N_GROUPS] = {0};
+    assert_true(mpp_estimate_unobserved(2000, 0, 1e9, nothing) == 1);
+    assert_true(mpp_estimate_unobserved(0, 0, 1e9, nothing) == 0);
+}
+
 int
 main(void)
 {
@@ -130,6 +146,7 @@ main(void)
         cmocka_unit_test(test_a_part_seen_once_is_known_to_a_factor),
         cmocka_unit_test(test_few_groups_are_few_degrees_of_freedom),
         cmocka_unit_test(test_what_was_not_observed_may_be_the_part_or_not),
+        cmocka_unit_test(test_what_was_not_observed_is_bounded),
     };
     return cmocka_run_group_tests_name("estimate", tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@
 
 /* The pace aims a little lower than the budget: the cost of an event is known to a few nanoseconds only, and the mean of
  * 1 / cost is more than 1 / the mean cost. */
-#define AIM_OF_BUDGET 0.85
+#define AIM_OF_BUDGET 0.8
 /* What flushes take of the budget, at most. */
 #define MAX_APART_OF_BUDGET 0.75
 /* A mean over the last windows counts a new one by 1/16, by more if windows are so rare that 16 take too long. */
