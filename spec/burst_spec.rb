@@ -37,7 +37,8 @@ RSpec.describe "burst mode" do
     busy(0.3)
     profile = read(collector.flush)
     collector.stop!
-    expect(profile.comments).to include(a_string_matching(/\Amode: burst, \d+ windows since the start, [\d.]+ % of/),
+    expect(profile.comments).to include(a_string_matching(/\Amode: burst, \d+ windows, \d+ since the start/),
+                                        a_string_matching(/\Aunobserved: at most [\d.]+ % of allocations/),
                                         a_string_matching(/\Ascale: \d+ allocations counted by the VM/))
     expect(profile.period).to be > 1
     expect(profile.samples.flat_map { |sample| sample.labels.keys }.uniq - ["class"]).to eq []

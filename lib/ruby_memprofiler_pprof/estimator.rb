@@ -44,8 +44,8 @@ module MemprofilerPprof
         group = sample.labels["group"] # (dropped) and (evicted) have none
         part[group] += sample.values.fetch(types[index]) / unit if group
       end
-      numbers = MemprofilerPprof.__send__(:estimate_ratio_native, part, whole, @spread.fetch(:"#{kind}_windows"),
-                                          @spread.fetch(:unobserved))
+      numbers = MemprofilerPprof.__send__(:estimate_part_native, part, whole, @spread.fetch(:"#{kind}_windows"),
+                                          @spread.fetch(:"#{kind}_unobserved"), index.even?)
       numbers.map { |number| number * whole.sum * unit }
     end
 

@@ -6,8 +6,8 @@
  * looks at the time itself and counts iff it lies in [anchor, end), so the coarse looks between bias nothing.
  *
  * The interval after a tick is a dead time, in which the window surely ends, plus an exponential time. The latter has no
- * memory: whatever the pace has learnt from the program until the tick, the next one is as likely now as later.
- * Its weight is that of the M it was drawn from.
+ * memory: whatever the pace has learnt from the program until the tick, the next one is as likely now as later. A window
+ * weighs the M that its interval was drawn from, and those of all intervals that ended before its tick could come.
  *
  * p is lowered within a window too, whenever it has given more samples than it should: a sample counts 1/p by the p that
  * its gap was drawn with, which only the past has chosen, so this is unbiased as well, and bounds what a sudden storm costs.
@@ -20,20 +20,25 @@
 /* Allocations between two looks at the clock. */
 #define LOOK_EVERY 16u
 
-/* Windows aim at so many samples. More say little: what is allocated within 200 µs is alike. */
+/* Windows aim at so many samples. More say little, for what is allocated within 200 µs is alike, and they cost more than
+ * all the rest. */
 #define AIM_SAMPLES 4.0
 /* After so many p is halved for the rest of the window. */
 #define MAX_SAMPLES 8u
 #define MIN_RATE (1.0 / 4096)
+/* Setting the timer takes less. */
+#define SETTING_NS 50000
+/* At the lowest rate it still fits a mpp_weight_t. */
+#define MAX_WEIGHT 0x1p19
 
 /* Ticks that may be later than the lead, and ticks after which one counts for 1/e as much. */
-#define LATE_SHARE 0.01
+#define LATE_SHARE 0.005
 #define LATENESS_MEMORY 500.0
 #define FIRST_CLASS_BITS 10
 
 /* The pace aims a little lower than the budget: the cost of an event is known to a few nanoseconds only, and the mean of
  * 1 / cost is more than 1 / the mean cost. */
-#define AIM_OF_BUDGET 0.85
+#define AIM_OF_BUDGET 0.8
 /* What flushes take of the budget, at most. */
 #define MAX_APART_OF_BUDGET 0.75
 /* A mean over the last windows counts a new one by 1/16, by more if windows are so rare that 16 take too long. */
@@ -42,6 +47,11 @@
 #define MEMORY_NS 5e8
 /* Flushes are averaged over so much CPU time. */
 #define APART_MEMORY_NS 30e9
+/* Calibration: over so many ticks, from so many windows on, with so much of their time missed at most. */
+#define CALIBRATION_MEMORY 1000.0
+#define LEAST_SEEN 20
+#define MOST_MISSED 0.05
+#define GUESS_ERROR 2.0
 /* Before anything is known. */
 #define FIRST_TICK_COST_NS 1e5
 
@@ -63,13 +73,26 @@ clamp(double value, double low, double high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* M, at least twice the dead time. */
+/* In which a window surely ends, though our own work stretches it, and the timer can fire again. */
+static uint64_t
+dead_time(const mpp_burst_t *burst)
+{
+    return max_u64(burst->config.timer_ns, 2 * (burst->lead_ns + burst->config.window_ns));
+}
+
 static double
 mean_interval(const mpp_burst_t *burst)
 {
-    const mpp_burst_config_t *config = &burst->config;
-    double least = (double)max_u64(config->min_interval_ns, 4 * (burst->lead_ns + config->window_ns));
-    return fmax(fmin(burst->mean_ns, (double)config->max_interval_ns), least);
+    double mean = clamp(burst->mean_ns, (double)burst->config.min_interval_ns, (double)burst->config.max_interval_ns);
+    return fmax(mean, 2 * (double)dead_time(burst));
+}
+
+static void
+draw_due(mpp_burst_t *burst)
+{
+    double mean = mean_interval(burst), dead = (double)dead_time(burst);
+    burst->drawn_mean_ns = (uint64_t)mean;
+    burst->due_ns += (uint64_t)(dead - (mean - dead) * log(mpp_random_unit(&burst->sampler.random)));
 }
 
 void
@@ -84,19 +107,49 @@ mpp_burst_init(mpp_burst_t *burst, const mpp_burst_config_t *config, const mpp_c
         .mean_ns = FIRST_TICK_COST_NS / (AIM_OF_BUDGET * config->overhead),
     };
     mpp_sampler_init(&burst->sampler, 1, config->seed);
-    burst->drawn_mean_ns = (uint64_t)mean_interval(burst);
+    draw_due(burst);
+}
+
+/* Ticks. */
+
+/* The M of the interval that has ended; the next is drawn. */
+static uint64_t
+take_due(mpp_burst_t *burst)
+{
+    uint64_t mean_ns = burst->drawn_mean_ns;
+    draw_due(burst);
+    return mean_ns;
+}
+
+/*
+ * A tick has come, late_ns before cpu_ns. It stands for all that was due at it: a program that sleeps often is not always
+ * there when the timer looks. The timer does not look again before it is set anew, but what it would have found is known:
+ * it looks every timer_ns of a call of native code or a collection. If more was due by the last of these times, that is
+ * the tick, less late, and the others have no window. What was due later is left for the next look.
+ * Gives the lateness; tick_ns is what the tick stands for, *lost_ns what has no window.
+ */
+static uint64_t
+take_tick(mpp_burst_t *burst, uint64_t cpu_ns, uint64_t late_ns, uint64_t *lost_ns)
+{
+    uint64_t timer_ns = burst->config.timer_ns, since_look_ns = late_ns % timer_ns;
+    uint64_t first_ns = cpu_ns > late_ns ? cpu_ns - late_ns : 0;
+    uint64_t last_ns = cpu_ns > since_look_ns ? cpu_ns - since_look_ns : 0, late_due_ns = 0;
+
+    burst->tick_ns = take_due(burst);
+    while (burst->due_ns <= first_ns) burst->tick_ns += take_due(burst);
+    *lost_ns = 0;
+    while (burst->due_ns + timer_ns <= last_ns) *lost_ns += take_due(burst);
+    while (burst->due_ns <= last_ns) late_due_ns += take_due(burst);
+    if (late_due_ns == 0) return late_ns;
+    *lost_ns += burst->tick_ns;
+    burst->tick_ns = late_due_ns;
+    return since_look_ns;
 }
 
 uint64_t
-mpp_burst_draw_interval(mpp_burst_t *burst)
+mpp_burst_due(const mpp_burst_t *burst)
 {
-    const mpp_burst_config_t *config = &burst->config;
-    double mean = mean_interval(burst);
-    /* Twice: our own work stretches the window. */
-    double dead = (double)max_u64(config->min_interval_ns / 2, 2 * (burst->lead_ns + config->window_ns));
-
-    burst->drawn_mean_ns = (uint64_t)mean;
-    return (uint64_t)(dead - (mean - dead) * log(mpp_random_unit(&burst->sampler.random)));
+    return max_u64(burst->due_ns, burst->totals.cpu_ns + SETTING_NS);
 }
 
 /* Lead. */
@@ -245,20 +298,34 @@ settle(mpp_burst_t *burst)
     return time_ns;
 }
 
+/* Program time within windows of this tick, as the CPU time that it stands for. */
+static uint64_t
+stand_for(const mpp_burst_t *burst, uint64_t ns)
+{
+    return (uint64_t)((double)ns / (double)burst->config.window_ns * (double)burst->tick_ns);
+}
+
+/* A window's time and events, for calibration. */
+static void
+see(mpp_burst_t *burst, uint64_t program_ns, double n_events)
+{
+    double weight = (double)burst->tick_ns / (double)burst->config.window_ns;
+    burst->seen_ns += weight * ((double)program_ns + n_events * burst->hook_ns);
+    burst->seen_events += weight * n_events;
+    burst->seen_squares += weight * n_events * weight * n_events;
+    burst->n_seen += 1;
+}
+
 static void
 account(mpp_burst_t *burst)
 {
     mpp_burst_totals_t *totals = &burst->totals;
-    uint64_t seen_ns = min_u64(burst->looked_ns, burst->end_ns);
-    uint64_t observed_ns = seen_ns > burst->anchor_ns ? seen_ns - burst->anchor_ns : 0;
+    uint64_t seen_ns = max_u64(min_u64(burst->looked_ns, burst->end_ns), burst->anchor_ns);
 
+    see(burst, seen_ns - burst->anchor_ns, burst->n_events);
     totals->n_windows++;
-    burst->time_sum += (double)observed_ns + burst->n_events * burst->hook_ns;
-    burst->event_sum += burst->n_events;
-    burst->event_square_sum += burst->n_events * burst->n_events;
-    burst->window_sum += 1;
-    totals->observed_ns += observed_ns;
-    totals->missed_ns += burst->end_ns - burst->anchor_ns - observed_ns;
+    totals->observed_ns += stand_for(burst, seen_ns - burst->anchor_ns);
+    totals->missed_ns += stand_for(burst, burst->end_ns - seen_ns);
     totals->n_events += (uint64_t)(burst->n_events + 0.5);
     totals->event_weight += (mpp_sum_t)(burst->n_events * (double)burst->event_weight);
     mpp_burst_spent(burst, burst->own_ns);
@@ -289,10 +356,26 @@ start_window(mpp_burst_t *burst, uint64_t late_ns, uint64_t lead_ns)
     burst->phase = burst->anchor_ns > 0 ? MPP_BURST_LEAD : MPP_BURST_WINDOW;
     burst->group = (uint8_t)(burst->totals.n_windows % MPP_N_GROUPS);
 
-    double events_of_window = (double)burst->drawn_mean_ns / (double)burst->config.window_ns;
-    burst->event_weight = (mpp_weight_t)(events_of_window * (double)MPP_WEIGHT_ONE + 0.5);
+    double weight = fmin((double)burst->tick_ns / (double)burst->config.window_ns, MAX_WEIGHT);
+    burst->event_weight = (mpp_weight_t)(weight * (double)MPP_WEIGHT_ONE + 0.5);
     set_rate(burst, AIM_SAMPLES / fmax(burst->events_per_window, AIM_SAMPLES));
     start_step(burst);
+}
+
+/* A tick has come while a window is open. If that is not over, it ends here, and what is left of it is made up for in the
+ * window of the tick, which is near: programs that sleep often can be seen at few of the timer's interrupts, so ticks may
+ * come with hardly any CPU time between them. Gives the CPU time that is to be made up for. */
+static uint64_t
+end_window(mpp_burst_t *burst)
+{
+    uint64_t time_ns = max_u64(settle(burst), burst->anchor_ns), left_ns = 0;
+    if (time_ns < burst->end_ns) {
+        burst->totals.n_overlapped++;
+        left_ns = stand_for(burst, burst->end_ns - time_ns);
+        burst->end_ns = time_ns;
+    }
+    account(burst);
+    return left_ns;
 }
 
 /* What a tick's window has lost by being opened late. */
@@ -300,32 +383,6 @@ static uint64_t
 lost_window(const mpp_burst_t *burst, uint64_t late_ns, uint64_t lead_ns)
 {
     return late_ns > lead_ns ? min_u64(late_ns - lead_ns, burst->config.window_ns) : 0;
-}
-
-bool
-mpp_burst_open(mpp_burst_t *burst, uint64_t late_ns, bool in_gc)
-{
-    mpp_burst_totals_t *totals = &burst->totals;
-    /* The lead that was settled before this tick: one that follows its own lateness would choose what it sees. */
-    uint64_t lead_ns = burst->lead_ns, lost_ns = lost_window(burst, late_ns, lead_ns);
-
-    totals->n_ticks++;
-    if (!in_gc) adapt_lead(burst, late_ns);
-    if (burst->phase != MPP_BURST_OUT) {
-        if (settle(burst) < burst->end_ns) {
-            totals->n_overlapped++;
-            totals->missed_ns += burst->config.window_ns;
-            return true;
-        }
-        account(burst);
-    }
-    totals->n_late += late_ns > lead_ns;
-    /* Nothing is allocated in a collection: what it took of a window is no loss. */
-    if (!in_gc) totals->missed_ns += lost_ns;
-    if (in_gc) burst->time_sum += (double)lost_ns;
-    if (lost_ns == burst->config.window_ns) return false;
-    start_window(burst, late_ns, lead_ns);
-    return true;
 }
 
 /* Cost and pace. */
@@ -351,45 +408,103 @@ mpp_burst_spent_apart(mpp_burst_t *burst, uint64_t ns)
 }
 
 static void
-calibrate(mpp_burst_t *burst, double passed_ns, uint64_t allocated)
-{
-    double keep = 1 - 1 / 1000.0;
-    burst->cpu_sum = burst->cpu_sum * keep + passed_ns;
-    burst->allocated_sum = burst->allocated_sum * keep + (double)(allocated - burst->allocated);
-    burst->allocated = allocated;
-    burst->time_sum *= keep;
-    burst->event_sum *= keep;
-    burst->event_square_sum *= keep;
-    burst->window_sum *= keep;
-    if (burst->window_sum < 20 || burst->event_sum < 100 || burst->allocated_sum < 1) return;
-    double n = burst->window_sum, mean = burst->event_sum / n;
-    double relative_variance = (burst->event_square_sum / n / (mean * mean) - 1) / n;
-    double time_per_event = burst->time_sum / burst->event_sum;
-    double found = time_per_event - burst->cpu_sum / burst->allocated_sum;
-    double variance = relative_variance * time_per_event * time_per_event + 1;
-    double prior = burst->config.hook_ns, prior_variance = 4 * prior * prior;
-    double hook = (prior / prior_variance + found / variance) / (1 / prior_variance + 1 / variance);
-    burst->hook_ns = clamp(hook, prior / 4, prior * 10);
-}
-
-void
-mpp_burst_pace(mpp_burst_t *burst, uint64_t cpu_ns, uint64_t allocated)
+follow_budget(mpp_burst_t *burst, uint64_t cpu_ns)
 {
     double passed_ns = cpu_ns > burst->totals.cpu_ns ? (double)(cpu_ns - burst->totals.cpu_ns) : 0;
     double budget = AIM_OF_BUDGET * burst->config.overhead;
 
     burst->totals.cpu_ns = cpu_ns;
-    calibrate(burst, passed_ns, allocated);
     burst->apart_share *= exp(-passed_ns / APART_MEMORY_NS);
     burst->apart_share += (double)burst->apart_ns / APART_MEMORY_NS;
     burst->apart_ns = 0;
 
-    /* The first windows are averaged plainly. */
-    double share_of_new = clamp(passed_ns / MEMORY_NS, MIN_SHARE_OF_NEW, MAX_SHARE_OF_NEW);
-    share_of_new = fmax(share_of_new, 1 / (double)++burst->n_paces);
-    burst->tick_cost_ns += share_of_new * ((double)burst->paced_ns - burst->tick_cost_ns);
+    /* The first ticks are averaged plainly, and before the first there is nothing to learn from. */
+    if (burst->totals.n_ticks > 0) {
+        double share_of_new = clamp(passed_ns / MEMORY_NS, MIN_SHARE_OF_NEW, MAX_SHARE_OF_NEW);
+        share_of_new = fmax(share_of_new, 1 / (double)burst->totals.n_ticks);
+        burst->tick_cost_ns += share_of_new * ((double)burst->paced_ns - burst->tick_cost_ns);
+    }
     burst->paced_ns = 0;
     burst->mean_ns = burst->tick_cost_ns / (budget - fmin(burst->apart_share, MAX_APART_OF_BUDGET * budget));
+}
+
+bool
+mpp_burst_open(mpp_burst_t *burst, uint64_t cpu_ns, uint64_t late_ns, bool in_gc)
+{
+    mpp_burst_totals_t *totals = &burst->totals;
+    /* The lead that was settled before this tick: one that follows its own lateness would choose what it sees. */
+    uint64_t lead_ns = burst->lead_ns, lost_tick_ns;
+    uint64_t left_ns = burst->phase == MPP_BURST_OUT ? 0 : end_window(burst);
+
+    follow_budget(burst, cpu_ns);
+    if (!in_gc) adapt_lead(burst, late_ns);
+    late_ns = take_tick(burst, cpu_ns, late_ns, &lost_tick_ns);
+    burst->tick_ns += left_ns;
+
+    uint64_t lost_ns = lost_window(burst, late_ns, lead_ns);
+    totals->n_ticks++;
+    totals->n_late += late_ns > lead_ns;
+    /* Nothing is allocated in a collection: what it took of windows is no loss. */
+    if (in_gc) {
+        see(burst, lost_ns, 0);
+    } else {
+        totals->missed_ns += lost_tick_ns + stand_for(burst, lost_ns);
+        burst->missed_part_ns += (double)(lost_tick_ns + stand_for(burst, lost_ns));
+    }
+    if (lost_ns == burst->config.window_ns) return false;
+    start_window(burst, late_ns, lead_ns);
+    return true;
+}
+
+void
+mpp_burst_pass_over(mpp_burst_t *burst, uint64_t cpu_ns)
+{
+    uint64_t lost_ns;
+    follow_budget(burst, cpu_ns);
+    (void)take_tick(burst, cpu_ns, 0, &lost_ns);
+    burst->totals.n_ticks++;
+    if (burst->phase == MPP_BURST_OUT) see(burst, burst->config.window_ns, 0);
+}
+
+/* Calibration. */
+
+static void
+decay(mpp_burst_t *burst)
+{
+    double *sums[] = {&burst->seen_ns,        &burst->seen_events, &burst->seen_squares,      &burst->n_seen,
+                      &burst->missed_part_ns, &burst->passed_ns,   &burst->passed_allocations};
+    for (size_t i = 0; i < sizeof(sums) / sizeof(*sums); i++) *sums[i] *= 1 - 1 / CALIBRATION_MEMORY;
+}
+
+/*
+ * An allocation takes seen_ns / seen_events in windows and passed_ns / passed_allocations on the whole; the difference is
+ * what it costs to see it. How well that is known is told by the spread of windows; the guess of the config counts with
+ * it as one whose own error is GUESS_ERROR of itself. Not where much is missed, for that is allocated faster than the rest.
+ */
+static double
+find_hook_cost(const mpp_burst_t *burst)
+{
+    double guess = burst->config.hook_ns, guess_variance = GUESS_ERROR * guess * GUESS_ERROR * guess;
+    double mean = burst->seen_events / burst->n_seen, each_ns = burst->seen_ns / burst->seen_events;
+    double relative_variance = fmax(burst->seen_squares / burst->n_seen / (mean * mean) - 1, 0.01) / burst->n_seen;
+    double found = each_ns - burst->passed_ns / burst->passed_allocations;
+    double variance = relative_variance * each_ns * each_ns;
+    return (guess / guess_variance + found / variance) / (1 / guess_variance + 1 / variance);
+}
+
+void
+mpp_burst_calibrate(mpp_burst_t *burst, uint64_t n_allocations)
+{
+    double passed = (double)(n_allocations - burst->calibrated_allocations);
+    decay(burst);
+    burst->passed_ns += (double)(burst->totals.cpu_ns - burst->calibrated_ns);
+    burst->passed_allocations += passed;
+    burst->calibrated_ns = burst->totals.cpu_ns;
+    burst->calibrated_allocations = n_allocations;
+    if (burst->n_seen < LEAST_SEEN || burst->seen_events <= 0 || burst->passed_allocations <= 0) return;
+    if (burst->missed_part_ns > MOST_MISSED * burst->seen_ns) return;
+    double guess = burst->config.hook_ns;
+    burst->hook_ns = clamp(find_hook_cost(burst), guess / 4, guess * 10);
 }
 
 uint64_t

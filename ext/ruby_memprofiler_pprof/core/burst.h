@@ -20,8 +20,8 @@
  *
  * The mean interval M follows a budget: what profiling costs stays under a share of the process's CPU time.
  *
- * What the host does at a tick's safe point: mpp_burst_open, put the hook in if told to, mpp_burst_pace,
- * mpp_burst_draw_interval and set the timer, mpp_burst_spent for all this. Not thread-safe: one call at a time.
+ * What the host does at a tick's safe point: mpp_burst_open, put the hook in or take it out as told, set the timer to
+ * mpp_burst_due, mpp_burst_spent for all this. Not thread-safe: one call at a time.
  */
 
 #include "sampler.h"
@@ -41,11 +41,10 @@ typedef struct {
     double overhead; /* share of the process's CPU time that all of profiling may take, in (0, 0.5] */
     uint64_t window_ns;
     uint64_t min_lead_ns, max_lead_ns;
-    uint64_t min_interval_ns, max_interval_ns; /* bounds of M. Half of the least should be no less than the timer's
-                                                  resolution, or two ticks become one */
-    uint32_t
-        hook_ns; /* what one event costs the program: the host's dispatch, the hook's fast path and its share of the
-                         looks at the clock */
+    uint64_t timer_ns;                         /* the timer's resolution: the kernel's 1 / HZ, 1 to 10 ms; not 0 */
+    uint64_t min_interval_ns, max_interval_ns; /* bounds of M, which is no less than 2 timer_ns all the same */
+    uint32_t hook_ns; /* a guess at what one event costs the program: the host's dispatch, the hook's fast path and its
+                         share of the looks at the clock */
     uint64_t seed;
 } mpp_burst_config_t;
 
@@ -66,14 +65,14 @@ typedef struct {
     uint64_t n_ticks;       /* calls of open */
     uint64_t n_windows;     /* closed */
     uint64_t n_late;        /* ticks whose window was opened after its anchor, or not at all */
-    uint64_t n_overlapped;  /* ticks that got no window, since the one before was not over */
-    uint64_t observed_ns;   /* program time that windows have observed */
-    uint64_t missed_ns;     /* program time that belonged to a window and was not observed */
+    uint64_t n_overlapped;  /* windows that the next tick has ended early */
+    uint64_t observed_ns;   /* what windows have observed, as the CPU time that it stands for: times M / window */
+    uint64_t missed_ns;     /* what belonged to a window and was not observed, likewise */
     uint64_t n_events;      /* allocations that fell into windows, sampled or not */
     mpp_sum_t event_weight; /* what these stand for, in units of 2^-32: the sum of M / window over them. An estimate of
                                all allocations that does not use the host's counter */
     uint64_t spent_ns;      /* CPU time that profiling took, as far as it is measured or known */
-    uint64_t cpu_ns;        /* CPU time of the process, as told by mpp_burst_pace */
+    uint64_t cpu_ns;        /* CPU time of the process, as told by mpp_burst_open */
 } mpp_burst_totals_t;
 
 /* Classes of lateness: four to a doubling, from 1 µs to 16 ms. */
@@ -109,31 +108,44 @@ typedef struct {
     uint64_t lead_ns;
     double mean_ns;         /* M */
     uint64_t drawn_mean_ns; /* the M of the interval that runs */
+    uint64_t due_ns;        /* its end, in CPU time since init */
+    uint64_t tick_ns;       /* what the last tick stands for: the M of the intervals that had ended */
     double events_per_window;
     double tick_cost_ns; /* mean cost of a tick with its window */
-    uint64_t paced_ns;   /* cost since the last pace */
+    uint64_t paced_ns;   /* cost since the last tick */
     double apart_share;  /* of CPU time: what mpp_burst_spent_apart has told, over a long time */
-    uint64_t apart_ns;   /* … since the last pace */
-    uint64_t n_paces;
+    uint64_t apart_ns;   /* … since the last tick */
 
-    /* Calibration: sums over the last windows, decaying. */
-    double hook_ns;
-    double time_sum, event_sum, event_square_sum, window_sum, cpu_sum, allocated_sum;
-    uint64_t allocated;
+    /* Calibration. Sums over the last ticks, decaying; those of windows are weighted with what their ticks stand for. */
+    double hook_ns; /* what an event costs, as far as known */
+    double seen_ns, seen_events, seen_squares, n_seen, missed_part_ns; /* in windows: time, our own included, and events */
+    double passed_ns, passed_allocations; /* of the process, by its clock and the host's counter */
+    uint64_t calibrated_ns, calibrated_allocations;
 } mpp_burst_t;
 
 /* The caller has checked the config. Nothing is owned. [any] */
 void mpp_burst_init(mpp_burst_t *burst, const mpp_burst_config_t *config, const mpp_clock_t *clock);
 
-/* CPU time until the next tick, drawn at random around the present mean: the next mpp_burst_open belongs to it. The host
- * adds it to the time at which the last one was due, not to the time at which it came. [gvl] */
-uint64_t mpp_burst_draw_interval(mpp_burst_t *burst);
+/* CPU time of the process since init at which the next tick is due: what the timer is to be set to, at the begin and after
+ * each mpp_burst_open. [gvl] */
+uint64_t mpp_burst_due(const mpp_burst_t *burst);
 
-/* A tick's safe point has come, so late (program time since the tick; `in_gc`: the tick hit the host's garbage
- * collection, whose length says nothing about native calls). True: the hook belongs in from now on; false: out. A
- * window that is still open is judged first: if it is past its end it is closed, as by mpp_burst_close; if not it goes on
- * in place of the new one. [gvl] */
-bool mpp_burst_open(mpp_burst_t *burst, uint64_t late_ns, bool in_gc);
+/* A tick's safe point has come, at that CPU time of the process since init, so late (program time since the tick; `in_gc`:
+ * the tick hit the host's garbage collection, whose length says nothing about native calls). True: the hook belongs in
+ * from now on; false: out. A window that is still open ends here, and what is left of it is made up for in the new one.
+ * M follows the budget, and the next tick is drawn. [gvl] */
+bool mpp_burst_open(mpp_burst_t *burst, uint64_t cpu_ns, uint64_t late_ns, bool in_gc);
+
+/* A tick has come while nothing could allocate (in a thread without the host's lock, or with no hook to be had): it has no
+ * window, and nothing is missed. The hook stays as it is. [gvl] */
+void mpp_burst_pass_over(mpp_burst_t *burst, uint64_t cpu_ns);
+
+/*
+ * After each of the two: how many objects the host has allocated since init, by its own counter. From that follows what an
+ * event costs the program: in windows an allocation takes that much more time than on the whole. config.hook_ns is what
+ * counts while little is known. [gvl]
+ */
+void mpp_burst_calibrate(mpp_burst_t *burst, uint64_t n_allocations);
 
 /* Whether an allocation needs nothing else than to be let pass: called for each while the hook is in. [newobj] */
 static inline bool
@@ -157,9 +169,6 @@ void mpp_burst_spent(mpp_burst_t *burst, uint64_t ns);
 
 /* Profiling took so much CPU time apart from ticks, rarely and much at once: flushes. [gvl] */
 void mpp_burst_spent_apart(mpp_burst_t *burst, uint64_t ns);
-
-/* The process's CPU time since init, at every tick: M follows the budget. [gvl] */
-void mpp_burst_pace(mpp_burst_t *burst, uint64_t cpu_ns, uint64_t allocated);
 
 static inline const mpp_burst_totals_t *
 mpp_burst_totals(const mpp_burst_t *burst)

@@ -10,21 +10,31 @@
 #include "burst.h"
 
 typedef struct {
-    double ratio; /* of the part to the whole, or the sum */
+    double share;          /* of the part in the whole, or what else was asked for */
     double standard_error;
-    double low, high; /* 95 % interval, low is 0 or more */
+    double low, high; /* 95 % interval; of a share within 0 … 1 */
 } mpp_estimate_t;
 
 /*
- * The ratio of a part whose sums by group are part[0 … MPP_N_GROUPS - 1] to a whole whose sums are whole[…], each in any
- * unit. n_windows: behind these sums; says how small a part may go unseen. `unobserved`: share of the whole that sampling
- * is known to have missed; it may belong to the part, wholly or not at all, and widens the interval upwards and downwards
- * accordingly. A whole of zero, or seen in one group only: ratio 0 or as seen, and no upper end but infinity. [any]
+ * The share of a part whose sums by group are part[0 … MPP_N_GROUPS - 1] in a whole whose sums are whole[…] (part is
+ * included in whole), in any unit. n_windows: behind these sums; says how small a part may go unseen. `unobserved`: share
+ * of the whole that sampling is known to have missed; it may belong to the part, wholly or not at all, and widens the
+ * interval upwards and downwards accordingly. A whole of zero, or seen in one group only: interval 0 … 1. [any]
  */
+mpp_estimate_t mpp_estimate_share(const double *part, const double *whole, uint64_t n_windows, double unobserved);
+
+/* The same where the part is not of the whole's kind (bytes to objects), so that it may be more than the whole. [any] */
 mpp_estimate_t mpp_estimate_ratio(const double *part, const double *whole, uint64_t n_windows, double unobserved);
 
-/* A sum of samples that are independent of each other, with the estimate of its variance; `least`: what one sample stands
- * for, which bounds a sum of none. [any] */
+/* A sum over samples that are independent of each other, with the estimate of its variance; `least`: what one sample
+ * stands for, which bounds a sum of none. [any] */
 mpp_estimate_t mpp_estimate_sum(double sum, double variance, double least);
+
+/*
+ * What share of n_allocations (the host's own count) sampling has not observed, at most: what their estimate falls short of
+ * the count by, and two of its standard errors; but no more than missed_ns has room for. event_weight (in allocations) and
+ * missed_ns as in mpp_burst_totals_t; whole: sums by group; all for the same stretch of time. 0 … 1. [any]
+ */
+double mpp_estimate_unobserved(double n_allocations, double event_weight, double missed_ns, const double *whole);
 
 #endif

@@ -7,13 +7,16 @@
 #include "timer.h"
 #include "vm.h"
 
+#include "../core/estimate.h"
+
 #include <string.h>
 
 static const mpp_burst_config_t defaults = {
     .window_ns = 200000,
     .min_lead_ns = 15000,
     .max_lead_ns = 5000000,
-    .min_interval_ns = 8000000, /* two ticks of the slowest kernel clock in use but one */
+    .timer_ns = 4000000, /* the kernel looks at CPU timers HZ times a second: 250 in most distributions */
+    .min_interval_ns = 8000000,
     .max_interval_ns = 1000000000,
 #if MPP_RUBY_AT_LEAST(4, 0)
     .hook_ns = 12,
@@ -94,16 +97,20 @@ set_hook(mpp_collector_t *collector, bool in)
 }
 
 static void
-open_window(mpp_collector_t *collector, const mpp_tick_t *tick)
+open_window(mpp_collector_t *collector, const mpp_tick_t *tick, uint64_t cpu_ns)
 {
     mpp_bursts_t *bursts = &collector->bursts;
-    if (!tick->usable || mpp_process.n_pauses > 0) return;
     uint64_t start = mpp_thread_cpu_ns();
-    bool in = mpp_burst_open(&bursts->machine, tick->late_ns, tick->in_gc);
-    bursts->earlier_ns = 0;
-    watch_this_thread(bursts);
-    set_hook(collector, in);
-    mpp_burst_pace(&bursts->machine, mpp_cpu_ns() - bursts->cpu_base_ns, mpp_run_vm_allocated(collector));
+    uint64_t since_start_ns = cpu_ns - bursts->cpu_base_ns;
+    if (tick->usable && mpp_process.n_pauses == 0) {
+        bool in = mpp_burst_open(&bursts->machine, since_start_ns, tick->late_ns, tick->in_gc);
+        bursts->earlier_ns = 0;
+        watch_this_thread(bursts);
+        set_hook(collector, in);
+    } else {
+        mpp_burst_pass_over(&bursts->machine, since_start_ns);
+    }
+    mpp_burst_calibrate(&bursts->machine, mpp_run_vm_allocated(collector));
     mpp_burst_spent(&bursts->machine, mpp_thread_cpu_ns() - start);
 }
 
@@ -131,35 +138,24 @@ mpp_bursts_worked(mpp_collector_t *collector, uint64_t ns)
 
 static uint64_t armed_ns; /* the tick that was asked for */
 
+/* In CPU time of the process. */
+static uint64_t
+due_ns(const mpp_bursts_t *bursts)
+{
+    return bursts->cpu_base_ns + mpp_burst_due(&bursts->machine);
+}
+
 static void
 arm_for_the_next(void)
 {
     const mpp_collector_t *next = NULL;
     for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
         if (!collector->bursts.running) continue;
-        if (next == NULL || collector->bursts.due_ns < next->bursts.due_ns) next = collector;
+        if (next == NULL || due_ns(&collector->bursts) < due_ns(&next->bursts)) next = collector;
     }
     if (next == NULL) return;
-    armed_ns = next->bursts.due_ns;
+    armed_ns = due_ns(&next->bursts);
     mpp_timer_arm(armed_ns, mpp_burst_mean_interval(&next->bursts.machine));
-}
-
-/*
- * From one due time to the next, not from when the tick came: so the mean is the one that was asked for. Those that have
- * gone by meanwhile are passed over; a native call that this tick has hit, and that was still going on, they hit too.
- */
-static void
-set_next_due(mpp_bursts_t *bursts, uint64_t cpu_ns, const mpp_tick_t *tick)
-{
-    uint64_t first = bursts->due_ns;
-    for (;;) {
-        bursts->due_ns += mpp_burst_draw_interval(&bursts->machine);
-        if (bursts->due_ns > cpu_ns) return;
-        uint64_t later = bursts->due_ns - first;
-        if (tick->usable && tick->late_ns > later) {
-            (void)mpp_burst_open(&bursts->machine, tick->late_ns - later, tick->in_gc);
-        }
-    }
 }
 
 void
@@ -171,9 +167,7 @@ mpp_bursts_tick(void)
     if (cpu_ns < armed_ns) cpu_ns = armed_ns;
     for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
         mpp_run_notice_fork(collector);
-        if (!collector->bursts.running || collector->bursts.due_ns > cpu_ns) continue;
-        open_window(collector, &tick);
-        set_next_due(&collector->bursts, cpu_ns, &tick);
+        if (collector->bursts.running && due_ns(&collector->bursts) <= cpu_ns) open_window(collector, &tick, cpu_ns);
     }
     arm_for_the_next();
 }
@@ -188,12 +182,10 @@ mpp_bursts_reset(mpp_collector_t *collector)
     config.overhead = bursts->overhead;
     config.seed = mpp_hash_mix(collector->config.seed);
     mpp_burst_init(&bursts->machine, &config, &(mpp_clock_t){now, cpu_since_open, bursts});
-    bursts->cpu_base_ns = bursts->due_ns = mpp_cpu_ns();
-    bursts->due_ns += mpp_burst_draw_interval(&bursts->machine);
+    bursts->cpu_base_ns = mpp_cpu_ns();
     bursts->own_base = mpp_process.own_allocated;
-    bursts->flushed_allocated = bursts->flushed_windows = 0;
     memset(bursts->group_weight, 0, sizeof(bursts->group_weight));
-    memset(bursts->flushed_group_weight, 0, sizeof(bursts->flushed_group_weight));
+    bursts->flushed = (mpp_scale_t){0};
 }
 
 bool
@@ -260,20 +252,42 @@ allocated_by_program(const mpp_collector_t *collector)
     return allocated > own ? allocated - own : 0;
 }
 
+static void
+add(mpp_scale_t *sum, const mpp_scale_t *other)
+{
+    sum->allocated += other->allocated;
+    sum->n_windows += other->n_windows;
+    sum->event_weight += other->event_weight;
+    sum->missed_ns += other->missed_ns;
+    sum->weight += other->weight;
+    for (size_t i = 0; i < MPP_N_GROUPS; i++) sum->group_weight[i] += other->group_weight[i];
+}
+
+static void
+subtract(mpp_scale_t *sum, const mpp_scale_t *other)
+{
+    sum->allocated -= other->allocated;
+    sum->n_windows -= other->n_windows;
+    sum->event_weight -= other->event_weight;
+    sum->missed_ns -= other->missed_ns;
+    sum->weight -= other->weight;
+    for (size_t i = 0; i < MPP_N_GROUPS; i++) sum->group_weight[i] -= other->group_weight[i];
+}
+
 mpp_scale_t
 mpp_bursts_scale(const mpp_collector_t *collector, bool delta)
 {
     const mpp_bursts_t *bursts = &collector->bursts;
-    mpp_scale_t scale = {.allocated = allocated_by_program(collector),
-                         .n_windows = mpp_burst_totals(&bursts->machine)->n_windows};
-    if (delta) {
-        scale.allocated -= bursts->flushed_allocated;
-        scale.n_windows -= bursts->flushed_windows;
-    }
-    for (size_t i = 0; i < MPP_N_GROUPS; i++) {
-        scale.group_weight[i] = bursts->group_weight[i] - (delta ? bursts->flushed_group_weight[i] : 0);
-        scale.weight += scale.group_weight[i];
-    }
+    const mpp_burst_totals_t *totals = mpp_burst_totals(&bursts->machine);
+    mpp_scale_t scale = {
+        .allocated = allocated_by_program(collector),
+        .n_windows = totals->n_windows,
+        .event_weight = totals->event_weight,
+        .missed_ns = totals->missed_ns,
+    };
+    memcpy(scale.group_weight, bursts->group_weight, sizeof(scale.group_weight));
+    for (size_t i = 0; i < MPP_N_GROUPS; i++) scale.weight += scale.group_weight[i];
+    if (delta) subtract(&scale, &bursts->flushed);
     return scale;
 }
 
@@ -287,23 +301,20 @@ mpp_scale_factor(const mpp_scale_t *scale)
 void
 mpp_bursts_flushed(mpp_collector_t *collector, const mpp_scale_t *scale)
 {
-    collector->bursts.flushed_allocated += scale->allocated;
-    collector->bursts.flushed_windows += scale->n_windows;
-    for (size_t i = 0; i < MPP_N_GROUPS; i++) collector->bursts.flushed_group_weight[i] += scale->group_weight[i];
+    add(&collector->bursts.flushed, scale);
 }
 
 void
 mpp_bursts_give_back(mpp_collector_t *collector, const mpp_scale_t *scale)
 {
-    collector->bursts.flushed_allocated -= scale->allocated;
-    collector->bursts.flushed_windows -= scale->n_windows;
-    for (size_t i = 0; i < MPP_N_GROUPS; i++) collector->bursts.flushed_group_weight[i] -= scale->group_weight[i];
+    subtract(&collector->bursts.flushed, scale);
 }
 
 double
-mpp_bursts_unobserved(const mpp_collector_t *collector)
+mpp_scale_unobserved(const mpp_scale_t *scale)
 {
-    const mpp_burst_totals_t *totals = mpp_burst_totals(&collector->bursts.machine);
-    double all = (double)(totals->observed_ns + totals->missed_ns);
-    return all > 0 ? (double)totals->missed_ns / all : 0;
+    double groups[MPP_N_GROUPS];
+    for (size_t i = 0; i < MPP_N_GROUPS; i++) groups[i] = (double)scale->group_weight[i];
+    return mpp_estimate_unobserved((double)scale->allocated, (double)scale->event_weight / (double)MPP_WEIGHT_ONE,
+                                   (double)scale->missed_ns, groups);
 }

@@ -16,19 +16,21 @@ read_groups(VALUE array, double *groups)
 static VALUE
 to_array(mpp_estimate_t estimate)
 {
-    return rb_ary_new_from_args(4, DBL2NUM(estimate.ratio), DBL2NUM(estimate.standard_error), DBL2NUM(estimate.low),
+    return rb_ary_new_from_args(4, DBL2NUM(estimate.share), DBL2NUM(estimate.standard_error), DBL2NUM(estimate.low),
                                 DBL2NUM(estimate.high));
 }
 
-/* Of what was sampled in windows: sums by group. */
+/* Of what was sampled in windows: sums by group. is_share: the part is of the whole's kind. */
 static VALUE
-estimate_ratio(VALUE module, VALUE part, VALUE whole, VALUE n_windows, VALUE unobserved)
+estimate_part(VALUE module, VALUE part, VALUE whole, VALUE n_windows, VALUE unobserved, VALUE is_share)
 {
     double parts[MPP_N_GROUPS], wholes[MPP_N_GROUPS];
     (void)module;
     read_groups(part, parts);
     read_groups(whole, wholes);
-    return to_array(mpp_estimate_ratio(parts, wholes, NUM2ULL(n_windows), NUM2DBL(unobserved)));
+    mpp_estimate_t (*estimate)(const double *, const double *, uint64_t, double) =
+        RTEST(is_share) ? mpp_estimate_share : mpp_estimate_ratio;
+    return to_array(estimate(parts, wholes, NUM2ULL(n_windows), NUM2DBL(unobserved)));
 }
 
 /* Of what was sampled one by one: a sum and its variance. */
@@ -51,7 +53,7 @@ void
 mpp_estimate_define(VALUE module)
 {
     VALUE singleton = rb_singleton_class(module);
-    rb_define_private_method(singleton, "estimate_ratio_native", estimate_ratio, 4);
+    rb_define_private_method(singleton, "estimate_part_native", estimate_part, 5);
     rb_define_private_method(singleton, "estimate_sum_native", estimate_sum, 3);
     rb_define_private_method(singleton, "schema_native", schema, 0);
 }

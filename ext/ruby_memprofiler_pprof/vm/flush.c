@@ -104,7 +104,6 @@ typedef struct {
     bool in_bursts;
     mpp_scale_t scale; /* burst mode: of the allocations that the snapshot covers */
     mpp_scale_t retained_scale;
-    double unobserved;
     int64_t started_wall_ns;
     uint64_t started_ns;
     uint64_t duration_ns;
@@ -229,9 +228,10 @@ comment_bursts(flush_t *flush)
     const mpp_burst_totals_t *totals = mpp_burst_totals(&bursts->machine);
     if (bursts->fallback) add_comment(flush, "mode: fixed, for bursts cannot be had: %s", bursts->fallback);
     if (!bursts->running) return;
-    add_comment(flush, "mode: burst, %llu windows since the start, %.2f %% of their time not observed",
-                (unsigned long long)totals->n_windows,
-                100 * flush->unobserved);
+    add_comment(flush, "mode: burst, %llu windows, %llu since the start", (unsigned long long)flush->scale.n_windows,
+                (unsigned long long)totals->n_windows);
+    add_comment(flush, "unobserved: at most %.2f %% of allocations, in native calls that took longer than %.1f ms",
+                100 * mpp_scale_unobserved(&flush->scale), (double)mpp_burst_lead(&bursts->machine) / 1e6);
     add_comment(flush, "scale: %llu allocations counted by the VM, %.0f estimated from samples alone",
                 (unsigned long long)flush->scale.allocated, (double)flush->scale.weight / (double)MPP_WEIGHT_ONE);
 }
@@ -308,7 +308,6 @@ scale_snapshot(flush_t *flush)
     mpp_collector_t *collector = flush->collector;
     if (!collector->bursts.running) return;
     flush->in_bursts = true;
-    flush->unobserved = mpp_bursts_unobserved(collector);
     mpp_scale_t run = mpp_bursts_scale(collector, false);
     flush->scale = mpp_bursts_scale(collector, flush->delta);
     mpp_snapshot_scale(flush->snapshot, mpp_scale_factor(&flush->scale), mpp_scale_factor(&run));
@@ -373,9 +372,10 @@ build_spread(const flush_t *flush)
     set(hash, "pprof_data", rb_obj_freeze(rb_str_new(flush->spread.bytes, (long)flush->spread.length)));
     set(hash, "allocated", group_weights(&flush->scale));
     set(hash, "allocated_windows", ULL2NUM(flush->scale.n_windows));
+    set(hash, "allocated_unobserved", DBL2NUM(mpp_scale_unobserved(&flush->scale)));
     set(hash, "retained", group_weights(&flush->retained_scale));
     set(hash, "retained_windows", ULL2NUM(flush->retained_scale.n_windows));
-    set(hash, "unobserved", DBL2NUM(flush->unobserved));
+    set(hash, "retained_unobserved", DBL2NUM(mpp_scale_unobserved(&flush->retained_scale)));
     return rb_obj_freeze(hash);
 }
 

@@ -146,7 +146,7 @@ bursts(const mpp_bursts_t *bursts)
     set(hash, "missed", seconds(totals->missed_ns));
     set(hash, "mean_interval", seconds(mpp_burst_mean_interval(&bursts->machine)));
     set(hash, "lead", seconds(mpp_burst_lead(&bursts->machine)));
-    set(hash, "hook_ns", DBL2NUM(bursts->machine.hook_ns));
+    set(hash, "event_cost", DBL2NUM(bursts->machine.hook_ns / 1e9));
     set(hash, "estimated_allocations", whole(totals->event_weight));
     set(hash, "signal", INT2NUM(mpp_timer_signal()));
     return hash;

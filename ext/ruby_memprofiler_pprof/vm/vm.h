@@ -43,6 +43,16 @@ typedef struct {
 
 #define MPP_TIMED_EVERY 64u
 
+/* Burst mode: what the VM has counted beside what the samples stand for, over the run or since the last delta flush. */
+typedef struct {
+    uint64_t allocated; /* by the program, as the VM counted it */
+    mpp_sum_t weight;   /* that all samples stand for */
+    mpp_sum_t group_weight[MPP_N_GROUPS]; /* the same by group of windows */
+    uint64_t n_windows;
+    mpp_sum_t event_weight; /* that all events in windows stand for, sampled or not */
+    uint64_t missed_ns;     /* CPU time that belonged to windows and was not observed */
+} mpp_scale_t;
+
 /* What burst.c keeps of a collector. */
 typedef struct {
     bool wanted;  /* mode: :burst */
@@ -53,7 +63,6 @@ typedef struct {
     const char *fallback; /* why a run that was to be in bursts is not, static; else NULL */
     mpp_burst_t machine;
     uint64_t cpu_base_ns; /* of the process, at the start */
-    uint64_t due_ns;      /* the next tick, likewise absolute */
     /* CPU time since the window was opened: of the thread that was seen last, and of those before it. */
     pthread_t thread;
     clockid_t thread_clock;
@@ -62,9 +71,7 @@ typedef struct {
     /* Scale: what the VM counted beside what the samples stand for. */
     size_t own_base, own_at_stop;
     mpp_sum_t group_weight[MPP_N_GROUPS]; /* of all samples, whatever became of them, by group of windows */
-    mpp_sum_t flushed_group_weight[MPP_N_GROUPS];
-    uint64_t flushed_allocated, flushed_windows; /* the parts that delta flushes gave out */
-    mpp_sum_t flushed_weight;
+    mpp_scale_t flushed; /* the part that delta flushes gave out */
 } mpp_bursts_t;
 
 typedef enum { MPP_NEW, MPP_RUNNING, MPP_STOPPED } mpp_state_t;
@@ -203,16 +210,14 @@ void mpp_bursts_worked(mpp_collector_t *collector, uint64_t ns);
 /* The window has ended. [newobj] */
 void mpp_bursts_close(mpp_collector_t *collector);
 
-/* What the samples are to be multiplied by so that they add up to the VM's counter: since the start, or since the last
- * delta flush. 0: nothing was sampled. [gvl] */
-typedef struct {
-    uint64_t allocated; /* by the program, as the VM counted it */
-    uint64_t n_windows;
-    mpp_sum_t weight;   /* that all samples stand for */
-    mpp_sum_t group_weight[MPP_N_GROUPS]; /* the same by group of windows */
-} mpp_scale_t;
+/* Over the run, or since the last delta flush. [gvl] */
 mpp_scale_t mpp_bursts_scale(const mpp_collector_t *collector, bool delta);
-double mpp_scale_factor(const mpp_scale_t *scale); /* [any] */
+
+/* What the samples are to be multiplied by so that they add up to the VM's counter; 0: nothing was sampled. [any] */
+double mpp_scale_factor(const mpp_scale_t *scale);
+
+/* Share of the allocations that no window can have seen, at most: 0 … 1. [any] */
+double mpp_scale_unobserved(const mpp_scale_t *scale);
 
 /* A delta flush has given out what `scale` covers, or gives it back. [gvl] */
 void mpp_bursts_flushed(mpp_collector_t *collector, const mpp_scale_t *scale);
@@ -220,9 +225,6 @@ void mpp_bursts_give_back(mpp_collector_t *collector, const mpp_scale_t *scale);
 
 /* A sample of the open window. [newobj] */
 void mpp_bursts_sampled(mpp_collector_t *collector);
-
-/* Share of the windows' time that was not observed, 0 … 1. [any] */
-double mpp_bursts_unobserved(const mpp_collector_t *collector);
 
 /* -- backtrace.c -- */
 
