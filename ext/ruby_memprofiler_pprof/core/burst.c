@@ -202,17 +202,27 @@ next_boundary(const mpp_burst_t *burst)
     return burst->phase == MPP_BURST_LEAD ? burst->anchor_ns : burst->end_ns;
 }
 
-/* Program time since the window was opened: never too little, and right where it is past the next boundary. */
 static uint64_t
-look(mpp_burst_t *burst)
+elapsed_time(const mpp_burst_t *burst)
 {
-    uint64_t elapsed_ns = burst->clock.now(burst->clock.context) - burst->opened_ns;
-    uint64_t time_ns = program_time(burst, elapsed_ns);
-    if (time_ns < next_boundary(burst)) return time_ns;
+    return burst->clock.now(burst->clock.context) - burst->opened_ns;
+}
 
+/* Program time since the window was opened, by the dear clock. */
+static uint64_t
+look_closely(mpp_burst_t *burst, uint64_t elapsed_ns)
+{
     uint64_t cpu_ns = burst->clock.cpu(burst->clock.context);
     burst->off_cpu_ns = elapsed_ns > cpu_ns ? elapsed_ns - cpu_ns : 0;
     return program_time(burst, elapsed_ns);
+}
+
+/* The same, cheaply where it is before the next boundary: there it may be too much. */
+static uint64_t
+look(mpp_burst_t *burst)
+{
+    uint64_t elapsed_ns = elapsed_time(burst), time_ns = program_time(burst, elapsed_ns);
+    return time_ns < next_boundary(burst) ? time_ns : look_closely(burst, elapsed_ns);
 }
 
 static bool
@@ -284,17 +294,16 @@ mpp_burst_judge(mpp_burst_t *burst)
     return candidate && within ? MPP_BURST_SAMPLE : MPP_BURST_PASS;
 }
 
-/* Accounts for the events since the last look, which is before the time that it gives. */
+/* Accounts for the events since the last look, unless that has found the window over. Gives the time. */
 static uint64_t
 settle(mpp_burst_t *burst)
 {
+    if (burst->looked_ns >= burst->end_ns) return burst->looked_ns;
     uint32_t n = burst->step - burst->countdown;
     burst->own_ns += (uint64_t)(n * burst->hook_ns);
-    uint64_t time_ns = look(burst);
+    uint64_t time_ns = look_closely(burst, elapsed_time(burst));
     spread_events(burst, n, time_ns);
-    burst->sampler.gap -= n;
     burst->looked_ns = time_ns;
-    start_step(burst);
     return time_ns;
 }
 
