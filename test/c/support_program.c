@@ -165,6 +165,7 @@ run_job(support_host_t *host)
     host->opened_cpu_ns = host->cpu_ns;
     if (host->run.observer == SUPPORT_FROM_SAFE_POINT) late_ns = 0;
     host->hooked = mpp_burst_open(&host->burst, host->cpu_ns, late_ns, host->pending_in_gc);
+    if (host->run.observer != SUPPORT_UNCALIBRATED) mpp_burst_calibrate(&host->burst, host->n_allocations);
     if (host->run.observer == SUPPORT_COUNTED_WINDOWS) open_counted_window(host);
     set_timer(host);
     work(host, JOB_NS + HOOK_IN_NS);

@@ -35,6 +35,7 @@ typedef enum {
     SUPPORT_BURST,
     SUPPORT_FROM_SAFE_POINT, /* wrong: a window counts from the safe point on, however late that is */
     SUPPORT_COUNTED_WINDOWS, /* wrong: a window is of K allocations, which weigh what was allocated since the last */
+    SUPPORT_UNCALIBRATED,    /* wrong where the config is: events cost what the config says */
 } support_observer_t;
 
 typedef struct {

@@ -218,7 +218,7 @@ typedef struct {
 } kind_t;
 
 /* A read of the clock every 16 events comes on top. */
-enum { HOOK_AS_ASSUMED = 21, DEARER_HOOK = 25 };
+enum { HOOK_AS_ASSUMED = 21, DEARER_HOOK = 25, MUCH_DEARER_HOOK = 85 };
 
 typedef struct {
     double bias[SUPPORT_N_SITES], error[SUPPORT_N_SITES], truth[SUPPORT_N_SITES]; /* of shares, over runs */
@@ -329,6 +329,17 @@ test_windows_of_so_many_allocations_are_refused(void **state)
     if (getenv("MPP_PRINT")) print(&kind, &findings);
     assert_false(is_unbiased(&findings, 0.01));
     assert_false(is_covered(&findings));
+}
+
+/* What calibration is for. */
+static void
+test_a_wrong_cost_of_events_is_refused(void **state)
+{
+    (void)state;
+    const kind_t kind = {"uncalibrated", phases, 3, 0, MUCH_DEARER_HOOK};
+    findings_t findings = try_program(&kind, SUPPORT_UNCALIBRATED);
+    if (getenv("MPP_PRINT")) print(&kind, &findings);
+    assert_false(is_unbiased(&findings, 0.01));
 }
 
 static void
@@ -507,6 +518,7 @@ main(void)
         {"every sixteenth", every_sixteenth, 3, 0, HOOK_AS_ASSUMED},
         {"phases", phases, 3, 0, HOOK_AS_ASSUMED},
         {"phases, events dearer than assumed", phases, 3, 0.005, DEARER_HOOK},
+        {"phases, events four times as dear", phases, 12, 0.008, MUCH_DEARER_HOOK},
         {"in step", in_step, 3, 0, HOOK_AS_ASSUMED},
         {"sleeping", sleeping, 3, 0, HOOK_AS_ASSUMED},
         {"threads", threads, 3, 0, HOOK_AS_ASSUMED},
@@ -520,6 +532,7 @@ main(void)
     const struct CMUnitTest others[] = {
         cmocka_unit_test(test_windows_of_so_many_allocations_are_refused),
         cmocka_unit_test(test_windows_from_the_safe_point_on_are_refused),
+        cmocka_unit_test(test_a_wrong_cost_of_events_is_refused),
         cmocka_unit_test(test_the_cost_stays_within_the_budget),
         cmocka_unit_test(test_the_pace_settles_within_two_seconds),
         cmocka_unit_test(test_a_sudden_storm_costs_little),

@@ -456,6 +456,7 @@ mpp_burst_open(mpp_burst_t *burst, uint64_t cpu_ns, uint64_t late_ns, bool in_gc
     /* Nothing is allocated in a collection: what it took of windows is no loss. */
     if (in_gc) {
         see(burst, lost_ns, 0);
+        burst->seen_ns += (double)lost_tick_ns;
     } else {
         totals->missed_ns += lost_tick_ns + stand_for(burst, lost_ns);
         burst->missed_part_ns += (double)(lost_tick_ns + stand_for(burst, lost_ns));

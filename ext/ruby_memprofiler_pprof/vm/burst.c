@@ -15,7 +15,6 @@ static const mpp_burst_config_t defaults = {
     .window_ns = 200000,
     .min_lead_ns = 15000,
     .max_lead_ns = 5000000,
-    .timer_ns = 4000000, /* the kernel looks at CPU timers HZ times a second: 250 in most distributions */
     .min_interval_ns = 8000000,
     .max_interval_ns = 1000000000,
 #if MPP_RUBY_AT_LEAST(4, 0)
@@ -180,6 +179,7 @@ mpp_bursts_reset(mpp_collector_t *collector)
     mpp_bursts_t *bursts = &collector->bursts;
     mpp_burst_config_t config = defaults;
     config.overhead = bursts->overhead;
+    config.timer_ns = mpp_timer_resolution_ns();
     config.seed = mpp_hash_mix(collector->config.seed);
     mpp_burst_init(&bursts->machine, &config, &(mpp_clock_t){now, cpu_since_open, bursts});
     bursts->cpu_base_ns = mpp_cpu_ns();

@@ -36,6 +36,19 @@ mpp_thread_cpu_ns(void)
     return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
+/* It looks when the coarse clock is advanced. */
+uint64_t
+mpp_timer_resolution_ns(void)
+{
+#ifdef CLOCK_MONOTONIC_COARSE
+    struct timespec step;
+    if (clock_getres(CLOCK_MONOTONIC_COARSE, &step) == 0 && step.tv_sec == 0 && step.tv_nsec >= 1000000) {
+        return (uint64_t)step.tv_nsec;
+    }
+#endif
+    return 4000000;
+}
+
 #if defined(__linux__) && defined(HAVE_TIMER_CREATE)
 
 /* Ticks must have come before this thread has spent so much CPU time. */

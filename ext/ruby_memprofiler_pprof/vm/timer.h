@@ -36,6 +36,9 @@ bool mpp_timer_take(mpp_tick_t *tick);
 
 int mpp_timer_signal(void); /* the signal's number, 0 while it does not run. [gvl] */
 
+/* How often the kernel looks at timers of CPU time. [newobj] */
+uint64_t mpp_timer_resolution_ns(void);
+
 uint64_t mpp_cpu_ns(void);        /* CPU time of the process, up to a few ms stale. [newobj] */
 uint64_t mpp_thread_cpu_ns(void); /* of this thread. [newobj] */
 
