@@ -16,6 +16,9 @@ module MemprofilerPprof
     # @return [Hash{Symbol=>Integer}] samples dropped in the interval, by reason; frozen, empty where none was
     attr_reader :dropped_samples
 
+    # @return [Integer] rows (stack, class, labels) folded into +(evicted)+ since the collector's start
+    attr_reader :evicted_rows_count
+
     # @return [Time] start of the interval that the profile covers
     attr_reader :started_at
 
@@ -26,12 +29,13 @@ module MemprofilerPprof
     attr_reader :sample_rate
 
     # @api private
-    def initialize(pprof_data:, allocation_samples_count:, heap_samples_count:, dropped_samples:, started_at:,
-                   duration:, sample_rate:)
+    def initialize(pprof_data:, allocation_samples_count:, heap_samples_count:, dropped_samples:,
+                   evicted_rows_count:, started_at:, duration:, sample_rate:)
       @pprof_data = pprof_data.freeze
       @allocation_samples_count = allocation_samples_count
       @heap_samples_count = heap_samples_count
       @dropped_samples = dropped_samples.freeze
+      @evicted_rows_count = evicted_rows_count
       @started_at = started_at.freeze
       @duration = duration
       @sample_rate = sample_rate

@@ -263,10 +263,10 @@ check_conservation(model_t *model)
     }
     CHECK(model, same_amount(&sum, &model->fed));
     CHECK(model, stats.n_pending == model->n_queue);
-    CHECK(model,
-          stats.dropped.samples == stats.n_dropped[MPP_DROP_PENDING_FULL] + stats.n_dropped[MPP_DROP_MEMORY_LIMIT] +
-                                       stats.n_dropped[MPP_DROP_NO_MEMORY] + stats.n_dropped[MPP_DROP_ROW_LIMIT] +
-                                       stats.n_dropped[MPP_DROP_UNNAMED]);
+    CHECK(model, stats.dropped.samples == stats.n_dropped[MPP_DROP_PENDING_FULL] +
+                                              stats.n_dropped[MPP_DROP_MEMORY_LIMIT] +
+                                              stats.n_dropped[MPP_DROP_NO_MEMORY] +
+                                              stats.n_dropped[MPP_DROP_ROW_LIMIT] + stats.n_dropped[MPP_DROP_UNNAMED]);
     CHECK(model, stats.n_dropped[MPP_DROP_UNTRACKED] == model->n_records_lost);
     CHECK(model, stats.n_rows <= model->config.max_rows);
     CHECK(model, stats.n_live <= model->config.max_live);

@@ -587,6 +587,26 @@ thinning_is_unbiased(void **state)
     assert_unbiased(&bytes, 590.5 * 20 + 150.5 * 300);
 }
 
+/* Of so few, the one that found no room and goes on to the next coin is a good part of the estimate. */
+static void
+thinning_is_fair_to_the_one_that_finds_no_room(void **state)
+{
+    (void)state;
+    mpp_profile_config_t config = support_profile_config();
+    config.memory_limit_bytes = 1 << 20;
+    config.max_live = 4;
+    estimate_t count = {0};
+    for (config.seed = 1; config.seed <= 3000; config.seed++) {
+        mpp_profile_t *profile = support_profile_new(&config);
+        for (uintptr_t i = 1; i <= 100; i++) {
+            support_profile_allocate(profile, &(support_allocation_t){.object = i * 8, .frame = 1});
+        }
+        add_estimate(&count, (double)support_profile_whole(live_sums(profile).live_count));
+        mpp_profile_release(profile);
+    }
+    assert_unbiased(&count, 100);
+}
+
 static void
 thinning_lets_up(void **state)
 {
@@ -1121,6 +1141,7 @@ main(void)
         cmocka_unit_test(folds_the_coldest_rows),
         cmocka_unit_test(drops_when_every_row_has_live_objects),
         cmocka_unit_test(thinning_is_unbiased),
+        cmocka_unit_test(thinning_is_fair_to_the_one_that_finds_no_room),
         cmocka_unit_test(thinning_lets_up),
         cmocka_unit_test(thinning_ends),
         cmocka_unit_test(a_small_budget_leaves_retained_unbiased),

@@ -13,7 +13,7 @@
 /* A record stands for at most 2^32 times its weight, so that sums stay far from 2^128. */
 #define MAX_DOUBLINGS 32
 
-/* Fewer live records are not thinned for memory: they hold little of it, and an estimate from half of them says little. */
+/* Fewer live records are not thinned for memory: they hold little of it, and half of them would say too little. */
 #define MIN_THINNED 512u
 
 /* What one more live record takes at most, its share of the index included. */
@@ -308,7 +308,7 @@ mpp_profile_sample(mpp_profile_t *profile, uintptr_t object, mpp_weight_t weight
 
 /* -- live records -- */
 
-/* How many records there could be: as many as are allowed, or as the rest of the budget would hold with those there are. */
+/* How many records there may be: max_live, or those that there are and what the free part of the budget would hold. */
 static uint64_t
 room_for_records(const mpp_profile_t *profile)
 {

@@ -153,7 +153,7 @@ typedef bool (*mpp_measure_t)(void *context, const mpp_live_record_t *record, ui
 
 /*
  * Measures up to n records, going on after *cursor (0: from the first), and moves *cursor; false at the end. Records
- * that `measure` refused keep their size and are added to *n_stale; one that thinning moves meanwhile keeps it, too. [gvl]
+ * that `measure` refused keep their size and are added to *n_stale; what thinning moves meanwhile may keep it, too. [gvl]
  */
 bool mpp_profile_measure(mpp_profile_t *profile, mpp_id_t *cursor, uint32_t n, mpp_measure_t measure, void *context,
                          uint64_t *n_stale);

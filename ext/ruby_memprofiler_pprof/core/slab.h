@@ -3,8 +3,8 @@
 
 /*
  * A table of equal-sized elements named by ids, in chunks that never move: an element keeps its address from take to
- * give, so what a reader without the GVL references stays where it is while the owner adds and removes others (unless the
- * owner asks for a compaction).
+ * give, so what a reader without the GVL references stays where it is while the owner adds and removes others. Only
+ * mpp_slab_compact moves elements.
  * A chunk that has become empty goes back to the allocator (one is kept, against thrashing).
  * Ids run from 1 to max_elements and are reused.
  */

@@ -312,6 +312,7 @@ build_profile_data(flush_t *flush)
     set(arguments, "allocation_samples_count", ULL2NUM(flush->snapshot->n_allocation_samples));
     set(arguments, "heap_samples_count", ULL2NUM(flush->snapshot->n_live_samples));
     set(arguments, "dropped_samples", dropped_hash(flush->snapshot));
+    set(arguments, "evicted_rows_count", ULL2NUM(flush->snapshot->n_evicted));
     set(arguments, "started_at", rb_time_timespec_new(&started, INT_MAX)); /* local time */
     set(arguments, "duration", DBL2NUM((double)flush->duration_ns / 1e9));
     set(arguments, "sample_rate", DBL2NUM(flush->collector->sample_rate));
