@@ -353,9 +353,9 @@ RSpec.describe MemprofilerPprof::Collector do
     stats = collector.stats
     collector.stop!
     expect(stats).to include(state: :running, sample_rate: 1.0, effective_rate: 1.0, liveness: :free_hook,
-                             live_thinning: 1.0, evicted_rows: 0, pending_samples: 0, flushes: 1)
-    expect(stats[:dropped_samples]).to eq(pending_full: 0, memory_limit: 0, no_memory: 0, row_limit: 0, live_limit: 0,
-                                          untracked: 0)
+                             live_thinning: 1.0, live_thinnings: 0, evicted_rows: 0, pending_samples: 0, flushes: 1)
+    expect(stats[:dropped_samples]).to eq(pending_full: 0, memory_limit: 0, no_memory: 0, row_limit: 0, unnamed: 0,
+                                          live_limit: 0, untracked: 0)
     expect(stats.values_at(:samples, :live_samples, :rows, :strings, :functions, :locations, :stacks, :jobs))
       .to all(be_positive)
     memory = stats[:memory]

@@ -9,7 +9,8 @@ RSpec.describe MemprofilerPprof::ProfileData do
   # As a flush makes them.
   def make(**changes)
     values = { pprof_data: "\x1F\x8B profile".b, allocation_samples_count: 3, heap_samples_count: 2,
-               dropped_samples: { memory_limit: 1 }, started_at: Time.at(0), duration: 1.5, sample_rate: 0.1, **changes }
+               dropped_samples: { memory_limit: 1 }, evicted_rows_count: 0, started_at: Time.at(0), duration: 1.5,
+               sample_rate: 0.1, **changes }
     described_class.allocate.tap do |data|
       values.each { |name, value| data.instance_variable_set("@#{name}", value.freeze) }
     end.freeze
@@ -41,6 +42,7 @@ RSpec.describe MemprofilerPprof::ProfileData do
     expect(data.allocation_samples_count).to be >= kept.size
     expect(data.heap_samples_count).to be >= kept.size
     expect(data.dropped_samples).to eq({})
+    expect(data.evicted_rows_count).to eq 0
     expect(data.started_at).to be_between(before, Time.now)
     expect(data.duration).to be_a(Float).and be_between(0, Time.now - before)
     expect(data.sample_rate).to eq 1.0

@@ -85,8 +85,9 @@ module MemprofilerPprof
     #   one is let go and the others count double
     # @param max_allocation_samples [Integer] most distinct combinations of stack, class and labels, 16 to 16,777,216.
     #   At the limit the least used are folded into one, named +(evicted)+
-    # @param memory_limit [Integer] bytes for the tables, 1 MiB to 1 TiB. At the limit samples are dropped and counted.
-    #   A flush takes memory for its copy of the rows and up to 4 MiB more
+    # @param memory_limit [Integer] bytes for the tables, 1 MiB to 1 TiB. At the limit stacks are folded and live
+    #   samples let go in the same ways; samples that find no room even so are dropped and counted. A flush takes memory
+    #   for its copy of the rows and up to 4 MiB more
     # @param max_stack_depth [Integer] most frames of a stack, 1 to 10,000, the innermost are kept
     # @param class_names [Symbol, nil] how a profile shows an object's class: +:label+ (a label named class), +:frame+
     #   (an innermost frame) or +:off+; nil: +:off+ where the sample types are +:go+, else +:label+

@@ -18,6 +18,9 @@ module MemprofilerPprof
     # @return [Hash{Symbol=>Integer}] samples dropped in the interval, by reason; frozen, empty where none was
     attr_reader :dropped_samples
 
+    # @return [Integer] rows (stack, class, labels) folded into +(evicted)+ since the collector's start
+    attr_reader :evicted_rows_count
+
     # @return [Time] start of the interval that the profile covers
     attr_reader :started_at
 

@@ -100,7 +100,7 @@ typedef struct {
     mpp_amount_t fed;       /* all that was handed in, with the bytes known so far */
     mpp_amount_t unflushed; /* of all rows */
     uint64_t n_dropped_flushed[MPP_N_DROPS];
-    uint64_t n_records_lost; /* untracked, but counted */
+    uint64_t n_records_lost;
     outstanding_t snapshots[MAX_SNAPSHOTS];
     uint32_t n_snapshots;
 
@@ -263,17 +263,18 @@ check_conservation(model_t *model)
     }
     CHECK(model, same_amount(&sum, &model->fed));
     CHECK(model, stats.n_pending == model->n_queue);
-    CHECK(model,
-          stats.dropped.samples == stats.n_dropped[MPP_DROP_PENDING_FULL] + stats.n_dropped[MPP_DROP_MEMORY_LIMIT] +
-                                       stats.n_dropped[MPP_DROP_NO_MEMORY] + stats.n_dropped[MPP_DROP_ROW_LIMIT] +
-                                       stats.n_dropped[MPP_DROP_UNTRACKED] - model->n_records_lost);
+    CHECK(model, stats.dropped.samples == stats.n_dropped[MPP_DROP_PENDING_FULL] +
+                                              stats.n_dropped[MPP_DROP_MEMORY_LIMIT] +
+                                              stats.n_dropped[MPP_DROP_NO_MEMORY] +
+                                              stats.n_dropped[MPP_DROP_ROW_LIMIT] + stats.n_dropped[MPP_DROP_UNNAMED]);
+    CHECK(model, stats.n_dropped[MPP_DROP_UNTRACKED] == model->n_records_lost);
     CHECK(model, stats.n_rows <= model->config.max_rows);
     CHECK(model, stats.n_live <= model->config.max_live);
     CHECK(model, stats.memory_used <= stats.memory_limit);
     size_t tables = stats.strings_bytes + stats.functions_bytes + stats.locations_bytes + stats.stacks_bytes +
                     stats.rows_bytes + stats.live_bytes + stats.pending_bytes + stats.caches_bytes;
     CHECK(model, tables + sizeof(mpp_profile_t) == stats.memory_used);
-    if (stats.thinning > 0) model->ever_thinned = true;
+    if (stats.n_thinnings > 0) model->ever_thinned = true;
 }
 
 static void
@@ -637,7 +638,7 @@ do_commit(model_t *model)
 static void
 do_discard(model_t *model)
 {
-    mpp_drop_t reason = (mpp_drop_t[]){MPP_DROP_NO_MEMORY, MPP_DROP_UNTRACKED}[decide(model, 2)];
+    mpp_drop_t reason = (mpp_drop_t[]){MPP_DROP_NO_MEMORY, MPP_DROP_UNNAMED}[decide(model, 2)];
     if (model->n_in_hand == 0 || model->committing) return;
     uint32_t which = model->n_in_hand - 1;
     waiting_t waiting = model->in_hand[which];
@@ -887,6 +888,7 @@ start(model_t *model)
     };
     uint32_t spare = decide(model, 256);
     if (mpp_profile_new(&model->config, &model->profile) != MPP_OK) return false;
+    model->profile->min_thinned = 4;
     mpp_budget_t *budget = &model->profile->budget;
     if (spare < 128) budget->limit_bytes = budget->used_bytes + spare * 512;
     for (uint32_t i = 0; i < N_FRAMES; i++) model->frames[i] = model->next_serial++;

@@ -329,6 +329,35 @@ test_trim_gives_memory_back(void **state)
     end();
 }
 
+static void
+test_compaction(void **state)
+{
+    (void)state;
+    start(100000);
+    for (uint32_t n = 0; n < 10000; n++) add(heap_key(n));
+    for (uint32_t n = 0; n < 10000; n++) {
+        if (n % 5) mpp_live_remove(&live, mpp_live_find(&live, heap_key(n)));
+    }
+    uint64_t n_requests = budget.n_requests;
+    mpp_live_compact(&live);
+    assert_int_equal(budget.n_requests, n_requests);
+    assert_int_equal(live.records.n_chunks_allocated, 2);
+    assert_int_equal(mpp_live_bytes(&live), budget.used_bytes);
+    for (uint32_t n = 0; n < 10000; n++) {
+        mpp_id_t id = mpp_live_find(&live, heap_key(n));
+        assert_int_equal(id != 0, n % 5 == 0);
+        if (id) assert_int_equal(mpp_live_at(&live, id)->bytes, heap_key(n) + 1);
+    }
+    mpp_live_forget_keys(&live);
+    mpp_id_t next = 0;
+    for (int i = 0; i < 1200; i++) mpp_live_remove(&live, next = mpp_live_next(&live, next));
+    mpp_live_compact(&live);
+    assert_int_equal(live.records.n_chunks_allocated, 1);
+    assert_int_equal(mpp_live_count(&live), 800);
+    mpp_live_trim(&live);
+    end();
+}
+
 /* Over several growths of the index and two chunks of records. */
 static void
 add_under_refusals(mpp_budget_t *refusing)
@@ -378,6 +407,7 @@ main(void)
         cmocka_unit_test(test_forget_keys),
         cmocka_unit_test(test_next_goes_on_while_records_leave),
         cmocka_unit_test(test_trim_gives_memory_back),
+        cmocka_unit_test(test_compaction),
         cmocka_unit_test(test_every_allocation_failing),
     };
     return cmocka_run_group_tests_name("live", tests, NULL, NULL);

@@ -311,6 +311,65 @@ test_random_against_model(void **state)
     finish();
 }
 
+static bool
+is_in_use(const void *element)
+{
+    return ((const element_t *)element)->in_use != 0;
+}
+
+/* Elements know their ids: in_use is the one that they were taken under. */
+static void
+follow(void *context, mpp_id_t from, mpp_id_t to)
+{
+    uint32_t *n_moved = context;
+    element_t *element = mpp_slab_at(&slab, to);
+    assert_int_equal(element->in_use, from);
+    assert_true(element->head == UINT32_MAX && element->tail == UINT64_MAX);
+    element->in_use = to;
+    ++*n_moved;
+}
+
+static uint32_t
+chunks_needed(uint32_t n)
+{
+    return (n + CHUNK - 1) / CHUNK;
+}
+
+/* Whatever is given back, and wherever the last chunk ends: all that are left stand in as few chunks as hold them. */
+static void
+test_compaction(void **state)
+{
+    (void)state;
+    enum { MAX = 6 * CHUNK + 77 };
+    support_random_t random = {7};
+    for (uint32_t round = 0; round < 60; round++) {
+        uint32_t n = support_below(&random, MAX + 1), keeps = support_below(&random, 101), n_moved = 0;
+        start(MAX);
+        fill(n);
+        for (mpp_id_t id = 1; id <= n; id++) {
+            if (!support_chance(&random, keeps, 100)) mpp_slab_give(&slab, id);
+        }
+        uint32_t n_left = slab.n_used;
+        uint64_t n_requests = budget.n_requests;
+        mpp_slab_compact(&slab, is_in_use, follow, &n_moved);
+        assert_int_equal(budget.n_requests, n_requests);
+        assert_int_equal(slab.n_used, n_left);
+        assert_int_equal(slab.n_chunks_allocated, chunks_needed(n_left));
+        assert_true(n_moved <= n_left);
+        check();
+        for (mpp_id_t id = 0; (id = mpp_slab_next(&slab, id)) != 0;) {
+            const element_t *element = mpp_slab_at(&slab, id);
+            if (!element->in_use) continue;
+            assert_int_equal(element->in_use, id);
+            n_left--;
+        }
+        assert_int_equal(n_left, 0);
+        fill(MAX); /* ids of chunks that went back are used again */
+        check();
+        finish();
+    }
+}
+
 static void
 refused_scenario(mpp_budget_t *failing)
 {
@@ -349,6 +408,7 @@ main(void)
         cmocka_unit_test(test_scan),
         cmocka_unit_test(test_limit_of_memory),
         cmocka_unit_test(test_random_against_model),
+        cmocka_unit_test(test_compaction),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("slab", tests, NULL, NULL);

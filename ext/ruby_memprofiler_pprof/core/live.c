@@ -97,6 +97,29 @@ mpp_live_next(const mpp_live_t *live, mpp_id_t after)
     return id;
 }
 
+static bool
+is_record(const void *element)
+{
+    const mpp_live_record_t *record = element;
+    return record->row != 0;
+}
+
+static void
+follow_record(void *context, mpp_id_t from, mpp_id_t to)
+{
+    mpp_live_t *live = context;
+    uintptr_t key = mpp_live_at(live, to)->key;
+    if (!key) return;
+    mpp_index_remove(&live->index, mpp_live_hash(key), from);
+    mpp_index_insert(&live->index, mpp_live_hash(key), to);
+}
+
+void
+mpp_live_compact(mpp_live_t *live)
+{
+    mpp_slab_compact(&live->records, is_record, follow_record, live);
+}
+
 uint32_t
 mpp_live_count(const mpp_live_t *live)
 {

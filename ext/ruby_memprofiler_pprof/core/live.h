@@ -84,8 +84,12 @@ mpp_live_at(const mpp_live_t *live, mpp_id_t id)
     return mpp_slab_at(&live->records, id);
 }
 
-/* The next record in use after `after` (0: the first), 0 at the end. Records may come and go between calls. [gvl] */
+/* The next record in use after `after` (0: the first), 0 at the end. Records may come and go between calls.
+ * [newobj] */
 mpp_id_t mpp_live_next(const mpp_live_t *live, mpp_id_t after);
+
+/* Packs the records into as few chunks as hold them, gives the others back. Ids change; allocates nothing. [newobj] */
+void mpp_live_compact(mpp_live_t *live);
 
 uint32_t mpp_live_count(const mpp_live_t *live); /* [any] */
 size_t mpp_live_bytes(const mpp_live_t *live);   /* [any] */

@@ -3,12 +3,21 @@
  * ends in the row `(dropped)`, which exists from the start: counted + dropped + waiting is what was fed in, always.
  * Rows are sums since the start. A live record belongs to one row, whose live sums are exactly the sum of its records':
  * whatever enters, doubles, is measured again or leaves goes through the three small functions on live sums below.
+ *
+ * Thinning walks all n live records and leaves about n/2. Either there is room for that many new ones before the next, or
+ * memory is short of other things and the next walks n/2, and so on: O(1) for each record that ever entered, amortised.
  */
 
 #include "profile_private.h"
 
 /* A record stands for at most 2^32 times its weight, so that sums stay far from 2^128. */
 #define MAX_DOUBLINGS 32
+
+/* Fewer live records are not thinned for memory: they hold little of it, and half of them would say too little. */
+#define MIN_THINNED 512u
+
+/* What one more live record takes at most, its share of the index included. */
+#define BYTES_PER_RECORD 64
 
 /* How often the frames of one sample are gone through, should names be forgotten while others are found out. */
 #define MAX_NAMING_PASSES 4
@@ -113,6 +122,7 @@ mpp_profile_new(const mpp_profile_config_t *config, mpp_profile_t **result)
     profile->config = within_bounds(*config);
     mpp_budget_init(&profile->snapshot_budget, SIZE_MAX);
     mpp_random_init(&profile->random, config->seed);
+    profile->min_thinned = MIN_THINNED;
     if ((status = make_tables(profile)) != MPP_OK) {
         destroy(profile);
         return status;
@@ -133,7 +143,7 @@ mpp_profile_release(mpp_profile_t *profile)
     if (profile && --profile->references == 0) destroy(profile);
 }
 
-/* -- drops and pressure -- */
+/* -- drops -- */
 
 static mpp_drop_t
 drop_reason(mpp_status_t status, mpp_drop_t when_full)
@@ -148,60 +158,6 @@ drop(mpp_profile_t *profile, mpp_drop_t reason, mpp_weight_t weight, uint64_t by
     profile->n_dropped[reason]++;
     mpp_rows_count(&profile->rows, profile->dropped_row, weight, bytes);
     if (reason == MPP_DROP_MEMORY_LIMIT || reason == MPP_DROP_NO_MEMORY) profile->pressure = true;
-}
-
-static void
-trim_tables(mpp_profile_t *profile)
-{
-    mpp_pending_trim(&profile->pending);
-    mpp_rows_trim(&profile->rows);
-    mpp_live_trim(&profile->live);
-    mpp_resolver_trim(&profile->resolver);
-    mpp_keymap_trim(&profile->classes);
-    mpp_frames_trim(&profile->frames);
-    mpp_strtab_trim(&profile->strings);
-}
-
-/*
- * Folds an eighth of the rows and trims. Looking for cold rows costs a walk over all of them: after one that found too
- * few, the next waits for as many samples as were missing, so that the cost for each sample stays constant.
- */
-static bool
-relieve(mpp_profile_t *profile)
-{
-    if (profile->rows.total.samples < profile->next_relief) return false;
-    uint32_t wanted = mpp_rows_count_used(&profile->rows) / 8;
-    if (wanted == 0) wanted = 1;
-    uint32_t folded = mpp_rows_evict(&profile->rows, wanted, profile->evicted_row, profile->dropped_row);
-    profile->next_relief = profile->rows.total.samples + (wanted - folded);
-    profile->pressure = false;
-    trim_tables(profile);
-    return true;
-}
-
-void
-mpp_profile_trim(mpp_profile_t *profile)
-{
-    if (!profile->pressure || !relieve(profile)) trim_tables(profile);
-}
-
-/* -- hook -- */
-
-void
-mpp_profile_sample(mpp_profile_t *profile, uintptr_t object, mpp_weight_t weight, const mpp_backtrace_t *backtrace)
-{
-    mpp_id_t stack = 0;
-    mpp_drop_t when_full = MPP_DROP_MEMORY_LIMIT;
-    mpp_live_prefetch(&profile->live, object); /* for its commit */
-    mpp_status_t status = mpp_resolver_resolve(&profile->resolver, backtrace, &stack);
-    if (status == MPP_OK) {
-        when_full = MPP_DROP_PENDING_FULL;
-        status = stack ? mpp_pending_push(&profile->pending, object, weight, stack)
-                       : mpp_pending_push_raw(&profile->pending, object, weight, backtrace);
-        if (status == MPP_OK) return;
-        mpp_frames_release_stack(&profile->frames, stack);
-    }
-    drop(profile, drop_reason(status, when_full), weight, 0);
 }
 
 /* -- live sums -- */
@@ -270,27 +226,109 @@ thin(mpp_profile_t *profile)
         n_coins--;
     }
     profile->thinning++;
+    profile->n_thinnings++;
 }
 
-/* Whether a new record enters. Decided from what the past holds and a fresh draw alone, so estimates stay unbiased. */
+/* For want of memory, which it gives back. False if that would be too little for what it costs in precision. */
 static bool
-admit(mpp_profile_t *profile)
+thin_for_memory(mpp_profile_t *profile)
 {
-    uint64_t n = mpp_live_count(&profile->live);
-    if (profile->thinning > 0 && n * 4 < profile->config.max_live) profile->thinning--;
-    while (mpp_live_count(&profile->live) >= profile->config.max_live && profile->thinning < MAX_DOUBLINGS) {
-        thin(profile);
+    bool worthwhile = mpp_live_count(&profile->live) >= profile->min_thinned && profile->thinning < MAX_DOUBLINGS;
+    if (!worthwhile || profile->detached) return false;
+    thin(profile);
+    mpp_live_compact(&profile->live);
+    mpp_live_trim(&profile->live);
+    return true;
+}
+
+/* -- pressure -- */
+
+static void
+trim_tables(mpp_profile_t *profile)
+{
+    mpp_pending_trim(&profile->pending);
+    mpp_rows_trim(&profile->rows);
+    mpp_live_trim(&profile->live);
+    mpp_resolver_trim(&profile->resolver);
+    mpp_keymap_trim(&profile->classes);
+    mpp_frames_trim(&profile->frames);
+    mpp_strtab_trim(&profile->strings);
+}
+
+/*
+ * Folds an eighth of the rows and trims. Where memory is short and live records have most of it, or hold the rows, they
+ * are thinned too. Looking for cold rows costs a walk over all of them: after one that found too few, the next waits for
+ * as many samples as were missing, so that the cost for each sample stays constant.
+ */
+static bool
+relieve(mpp_profile_t *profile)
+{
+    mpp_rows_t *rows = &profile->rows;
+    if (rows->total.samples < profile->next_relief) return false;
+    uint32_t wanted = mpp_rows_count_used(rows) / 8;
+    if (wanted == 0) wanted = 1;
+    uint32_t folded = mpp_rows_evict(rows, wanted, profile->evicted_row, profile->dropped_row);
+    if (profile->pressure) mpp_live_compact(&profile->live);
+    bool records_hold_it = folded < wanted || mpp_live_bytes(&profile->live) > profile->budget.limit_bytes / 2;
+    if (profile->pressure && records_hold_it && thin_for_memory(profile)) {
+        folded += mpp_rows_evict(rows, wanted - folded, profile->evicted_row, profile->dropped_row);
     }
-    if (profile->thinning == 0) return true;
-    return (mpp_random_next(&profile->random) & ((UINT64_C(1) << profile->thinning) - 1)) == 0;
+    profile->next_relief = rows->total.samples + (wanted - folded);
+    profile->pressure = false;
+    trim_tables(profile);
+    return true;
+}
+
+void
+mpp_profile_trim(mpp_profile_t *profile)
+{
+    if (!profile->pressure || !relieve(profile)) trim_tables(profile);
+}
+
+/* -- hook -- */
+
+void
+mpp_profile_sample(mpp_profile_t *profile, uintptr_t object, mpp_weight_t weight, const mpp_backtrace_t *backtrace)
+{
+    mpp_id_t stack = 0;
+    mpp_drop_t when_full = MPP_DROP_MEMORY_LIMIT;
+    mpp_live_prefetch(&profile->live, object); /* for its commit */
+    /* Where nothing waits, no safe point comes that would do it. */
+    if (MPP_UNLIKELY(profile->pressure) && profile->pending.n_used == 0) (void)relieve(profile);
+    mpp_status_t status = mpp_resolver_resolve(&profile->resolver, backtrace, &stack);
+    if (status == MPP_OK) {
+        when_full = MPP_DROP_PENDING_FULL;
+        status = stack ? mpp_pending_push(&profile->pending, object, weight, stack)
+                       : mpp_pending_push_raw(&profile->pending, object, weight, backtrace);
+        if (status == MPP_OK) return;
+        mpp_frames_release_stack(&profile->frames, stack);
+    }
+    drop(profile, drop_reason(status, when_full), weight, 0);
+}
+
+/* -- live records -- */
+
+/* How many records there may be: max_live, or those that there are and what the free part of the budget would hold. */
+static uint64_t
+room_for_records(const mpp_profile_t *profile)
+{
+    const mpp_budget_t *budget = &profile->budget;
+    size_t spare_bytes = budget->limit_bytes > budget->used_bytes ? budget->limit_bytes - budget->used_bytes : 0;
+    uint64_t n = mpp_live_count(&profile->live) + (uint64_t)(spare_bytes / BYTES_PER_RECORD);
+    return n < profile->config.max_live ? n : profile->config.max_live;
 }
 
 static void
-track(mpp_profile_t *profile, mpp_id_t row, const mpp_pending_entry_t *entry, const mpp_birth_t *birth)
+let_up(mpp_profile_t *profile)
+{
+    if (profile->thinning == 0) return;
+    if ((uint64_t)mpp_live_count(&profile->live) * 4 < room_for_records(profile)) profile->thinning--;
+}
+
+static mpp_status_t
+add_record(mpp_profile_t *profile, mpp_id_t row, const mpp_pending_entry_t *entry, const mpp_birth_t *birth)
 {
     mpp_id_t id;
-    if (!admit(profile)) return;
-
     mpp_live_record_t record = {
         .key = entry->object,
         .bytes = birth->bytes,
@@ -301,14 +339,43 @@ track(mpp_profile_t *profile, mpp_id_t row, const mpp_pending_entry_t *entry, co
         .born_sweeping = birth->sweeping,
     };
     mpp_status_t status = mpp_live_add(&profile->live, &record, &id);
-    if (status != MPP_OK) {
-        profile->n_dropped[MPP_DROP_LIVE_LIMIT]++;
-        if (status != MPP_FULL) profile->pressure = true;
-        return;
-    }
+    if (status != MPP_OK) return status;
     mpp_row_t *of_record = mpp_rows_at(&profile->rows, row);
     of_record->n_live++;
     add_to_row(of_record, &record);
+    return MPP_OK;
+}
+
+/* Thins, since another record was refused so. False if that is no use. */
+static bool
+make_room(mpp_profile_t *profile, mpp_status_t refusal)
+{
+    if (refusal == MPP_FULL) {
+        if (profile->thinning == MAX_DOUBLINGS) return false;
+        thin(profile);
+        return true;
+    }
+    if (thin_for_memory(profile)) return true;
+    profile->pressure = true;
+    return false;
+}
+
+/*
+ * A new record enters if the first `thinning` of its coins are all tails, so one that was to enter and finds no room goes
+ * on to the next coin with those who have a place. All is decided from the past and from coins: estimates stay unbiased.
+ */
+static void
+track(mpp_profile_t *profile, mpp_id_t row, const mpp_pending_entry_t *entry, const mpp_birth_t *birth)
+{
+    uint64_t coins = mpp_random_next(&profile->random);
+    let_up(profile);
+    while ((coins & ((UINT64_C(1) << profile->thinning) - 1)) == 0) {
+        mpp_status_t status = add_record(profile, row, entry, birth);
+        if (status == MPP_OK) return;
+        if (make_room(profile, status)) continue;
+        profile->n_dropped[MPP_DROP_LIVE_LIMIT]++;
+        return;
+    }
 }
 
 /* -- safe point -- */
@@ -382,7 +449,9 @@ static mpp_status_t
 obtain_row(mpp_profile_t *profile, const mpp_pending_entry_t *entry, mpp_id_t class_name, mpp_id_t *row)
 {
     mpp_status_t status = mpp_rows_obtain(&profile->rows, entry->stack, class_name, entry->labels, row);
-    if (status == MPP_OK || !relieve(profile)) return status;
+    if (status == MPP_OK) return MPP_OK;
+    if (status != MPP_FULL) profile->pressure = true;
+    if (!relieve(profile)) return status;
     return mpp_rows_obtain(&profile->rows, entry->stack, class_name, entry->labels, row);
 }
 
@@ -407,7 +476,7 @@ count(mpp_profile_t *profile, mpp_sample_t *sample, const mpp_birth_t *birth)
     mpp_drop_t when_full = MPP_DROP_MEMORY_LIMIT;
     mpp_id_t row;
     if (status == MPP_OK && entry->stack == 0) {
-        drop(profile, MPP_DROP_UNTRACKED, entry->weight, birth->bytes);
+        drop(profile, MPP_DROP_UNNAMED, entry->weight, birth->bytes);
         return;
     }
     if (status == MPP_OK) {
@@ -442,8 +511,8 @@ end_sample(mpp_profile_t *profile, mpp_sample_t *sample)
 void
 mpp_profile_commit(mpp_profile_t *profile, mpp_sample_t *sample, const mpp_birth_t *birth)
 {
-    if (MPP_UNLIKELY(profile->pressure)) (void)relieve(profile);
     lose_predecessor(profile, sample->entry.object);
+    if (MPP_UNLIKELY(profile->pressure)) (void)relieve(profile);
     count(profile, sample, birth);
     if (birth->class_name) mpp_strtab_release(&profile->strings, birth->class_name);
     end_sample(profile, sample);
@@ -622,6 +691,7 @@ mpp_profile_stats(const mpp_profile_t *profile, mpp_profile_stats_t *stats)
         .n_locations = profile->frames.locations.n_used,
         .n_stacks = profile->frames.stacks.n_used,
         .thinning = profile->thinning,
+        .n_thinnings = profile->n_thinnings,
         .dropped = mpp_rows_at(&profile->rows, profile->dropped_row)->allocated,
     };
     for (int i = 0; i < MPP_N_DROPS; i++) stats->n_dropped[i] = profile->n_dropped[i];

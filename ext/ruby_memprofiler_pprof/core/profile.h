@@ -13,6 +13,12 @@
  * read by another thread meanwhile. Nothing here calls the host, but for the callbacks handed in.
  * A host may call in again from within a callback, and a collection may call forget_* at any host call between two calls
  * of ours: no pointer into a table is kept across one.
+ *
+ * Thinning: when one more live record finds no room (max_live are there, or memory is short), each is kept with
+ * probability 1/2 at double weight and new ones enter at that probability, so retained sums stay unbiased. The entry
+ * probability doubles again when the records are fewer than a quarter of what there is room for: max_live, or those that
+ * there are and as many more as the free part of the budget would hold, whichever is less. Below 512 records memory is
+ * short because of other things: nothing is thinned, the new record is dropped (live_limit), and retained sums lack it.
  */
 
 #include "live.h"
@@ -27,8 +33,9 @@
     X(MEMORY_LIMIT, "memory_limit") /* the profile's budget is spent */                                                \
     X(NO_MEMORY, "no_memory")       /* the system refused memory */                                                    \
     X(ROW_LIMIT, "row_limit")       /* no row is free, and too few without live objects to fold */                     \
+    X(UNNAMED, "unnamed")           /* the names of its frames were forgotten as fast as they were given */            \
     X(LIVE_LIMIT, "live_limit")     /* counted as allocated, but no live record could be made */                       \
-    X(UNTRACKED, "untracked")       /* the host lost track: of whether it lives (counted), or of its frames (not) */
+    X(UNTRACKED, "untracked")       /* counted as allocated, then nobody knew any more whether it lives */
 
 typedef enum {
 #define MPP_DROP_CODE(code, name) MPP_DROP_##code,
@@ -149,7 +156,7 @@ typedef bool (*mpp_measure_t)(void *context, const mpp_live_record_t *record, ui
 
 /*
  * Measures up to n records, going on after *cursor (0: from the first), and moves *cursor; false at the end. Records
- * that `measure` refused keep their size and are added to *n_stale. [gvl]
+ * that `measure` refused keep their size and are added to *n_stale; what thinning moves meanwhile may keep it, too. [gvl]
  */
 bool mpp_profile_measure(mpp_profile_t *profile, mpp_id_t *cursor, uint32_t n, mpp_measure_t measure, void *context,
                          uint64_t *n_stale);
@@ -201,6 +208,7 @@ typedef struct {
     uint64_t n_evicted; /* rows folded */
     uint32_t n_live, n_pending, n_rows, n_strings, n_functions, n_locations, n_stacks;
     uint32_t thinning; /* entry probability of live records is 2^-thinning */
+    uint64_t n_thinnings; /* how often they were halved */
     /* bytes */
     size_t memory_used, memory_peak, memory_limit;
     size_t strings_bytes, functions_bytes, locations_bytes, stacks_bytes, rows_bytes, live_bytes, pending_bytes,

@@ -26,6 +26,8 @@ struct mpp_profile {
 
     mpp_random_t random;
     uint32_t thinning; /* a new live record enters with probability 2^-thinning */
+    uint64_t n_thinnings;
+    uint32_t min_thinned; /* fewer live records are not thinned for memory; a test may lower it */
 
     bool detached;               /* no host key may come in any more */
     bool pressure;               /* memory was short: the next safe point makes room */

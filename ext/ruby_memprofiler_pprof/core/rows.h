@@ -56,7 +56,7 @@ mpp_rows_obtain(mpp_rows_t *rows, mpp_id_t stack, mpp_id_t class_name, mpp_id_t 
 void mpp_rows_count(mpp_rows_t *rows, mpp_id_t id, mpp_weight_t weight, uint64_t bytes);
 
 /* Folds the `n` coldest rows without live records, other than `into` and `keep`, into row `into` (all, if they are
- * fewer); gives how many were folded. O(rows), allocates nothing. [gvl] */
+ * fewer); gives how many were folded. O(rows), allocates nothing. [newobj] */
 uint32_t mpp_rows_evict(mpp_rows_t *rows, uint32_t n, mpp_id_t into, mpp_id_t keep);
 
 static inline mpp_row_t *
@@ -65,7 +65,7 @@ mpp_rows_at(const mpp_rows_t *rows, mpp_id_t id)
     return mpp_slab_at(&rows->slab, id);
 }
 
-/* The next row in use after `after` (0: the first), 0 at the end. [gvl] */
+/* The next row in use after `after` (0: the first), 0 at the end. [newobj] */
 mpp_id_t mpp_rows_next(const mpp_rows_t *rows, mpp_id_t after);
 
 uint32_t mpp_rows_count_used(const mpp_rows_t *rows); /* [any] */

@@ -3,7 +3,8 @@
  * leaves it when full, and giving back puts a full chunk in again: both O(1). Within a chunk, elements that were given
  * back are used before those never touched, linked through their first bytes.
  * A chunk that becomes empty stays as the spare if there is none, else its memory goes back and its number waits in the
- * released list to be used again before new ones are.
+ * released list to be used again before new ones are. Compaction empties chunks from the last down, as long as the
+ * others have room for it, which it fills from the first up: so each element moves once at most.
  */
 
 #include "slab.h"
@@ -92,14 +93,21 @@ allocate_chunk(mpp_slab_t *slab)
     return MPP_OK;
 }
 
+/* The chunk is empty and in no list. */
 static void
-release_chunk(mpp_slab_t *slab, uint32_t number)
+free_chunk(mpp_slab_t *slab, uint32_t number)
 {
-    list_remove(slab, &slab->first_open, number);
     mpp_release(slab->allocator, slab->chunks[number].elements, chunk_bytes(slab));
     slab->chunks[number] = (mpp_slab_chunk_t){0};
     slab->n_chunks_allocated--;
     list_add(slab, &slab->first_released, number);
+}
+
+static void
+release_chunk(mpp_slab_t *slab, uint32_t number)
+{
+    list_remove(slab, &slab->first_open, number);
+    free_chunk(slab, number);
 }
 
 /* The offset of an element of the chunk that is not in use; it is zeroed. */
@@ -117,6 +125,20 @@ take_offset(const mpp_slab_t *slab, mpp_slab_chunk_t *chunk)
     return offset;
 }
 
+/* An element of a chunk with room. */
+static mpp_id_t
+take_from(mpp_slab_t *slab, uint32_t number)
+{
+    mpp_slab_chunk_t *chunk = &slab->chunks[number];
+    if (slab->spare == number + 1) slab->spare = 0;
+
+    mpp_id_t id = number * MPP_SLAB_CHUNK_ELEMENTS + take_offset(slab, chunk) + 1;
+    chunk->n_used++;
+    slab->n_used++;
+    if (chunk->n_used == capacity_of(slab, number)) list_remove(slab, &slab->first_open, number);
+    return id;
+}
+
 mpp_status_t
 mpp_slab_take(mpp_slab_t *slab, mpp_id_t *id)
 {
@@ -125,14 +147,7 @@ mpp_slab_take(mpp_slab_t *slab, mpp_id_t *id)
         mpp_status_t status = allocate_chunk(slab);
         if (status != MPP_OK) return status;
     }
-    uint32_t number = slab->first_open - 1;
-    mpp_slab_chunk_t *chunk = &slab->chunks[number];
-    if (slab->spare == number + 1) slab->spare = 0;
-
-    *id = number * MPP_SLAB_CHUNK_ELEMENTS + take_offset(slab, chunk) + 1;
-    chunk->n_used++;
-    slab->n_used++;
-    if (chunk->n_used == capacity_of(slab, number)) list_remove(slab, &slab->first_open, number);
+    *id = take_from(slab, slab->first_open - 1);
     return MPP_OK;
 }
 
@@ -158,6 +173,52 @@ mpp_slab_give(mpp_slab_t *slab, mpp_id_t id)
         slab->spare = number + 1;
     } else {
         release_chunk(slab, number);
+    }
+}
+
+/* Only the last chunk may be smaller than the others, and it is the first to go. */
+static bool
+can_spare_chunk(const mpp_slab_t *slab)
+{
+    return slab->n_chunks_allocated > 0 &&
+           slab->n_used <= (uint64_t)(slab->n_chunks_allocated - 1) * MPP_SLAB_CHUNK_ELEMENTS;
+}
+
+static bool
+has_room(const mpp_slab_t *slab, uint32_t number)
+{
+    return slab->chunks[number].elements != NULL && slab->chunks[number].n_used < capacity_of(slab, number);
+}
+
+/* The chunk is in no list. Chunks from *target on, all before it, have room for what is in it. */
+static void
+move_out(mpp_slab_t *slab, uint32_t number, uint32_t *target, bool (*in_use)(const void *element),
+         void (*moved)(void *context, mpp_id_t from, mpp_id_t to), void *context)
+{
+    const mpp_slab_chunk_t *chunk = &slab->chunks[number];
+    slab->n_used -= chunk->n_used;
+    for (uint32_t offset = 0; offset < chunk->n_touched; offset++) {
+        const unsigned char *element = chunk->elements + (size_t)offset * slab->element_bytes;
+        if (!in_use(element)) continue;
+        while (!has_room(slab, *target)) ++*target;
+        mpp_id_t to = take_from(slab, *target);
+        memcpy(mpp_slab_at(slab, to), element, slab->element_bytes);
+        moved(context, number * MPP_SLAB_CHUNK_ELEMENTS + offset + 1, to);
+    }
+}
+
+void
+mpp_slab_compact(mpp_slab_t *slab, bool (*in_use)(const void *element),
+                 void (*moved)(void *context, mpp_id_t from, mpp_id_t to), void *context)
+{
+    if (slab->spare != 0) release_chunk(slab, slab->spare - 1);
+    slab->spare = 0;
+    uint32_t target = 0;
+    for (uint32_t number = slab->end_chunk; number-- > 0 && can_spare_chunk(slab);) {
+        if (slab->chunks[number].elements == NULL) continue;
+        if (has_room(slab, number)) list_remove(slab, &slab->first_open, number);
+        move_out(slab, number, &target, in_use, moved, context);
+        free_chunk(slab, number);
     }
 }
 

@@ -3,7 +3,8 @@
 
 /*
  * A table of equal-sized elements named by ids, in chunks that never move: an element keeps its address from take to
- * give, so what a reader without the GVL references stays where it is while the owner adds and removes others.
+ * give, so what a reader without the GVL references stays where it is while the owner adds and removes others. Only
+ * mpp_slab_compact moves elements.
  * A chunk that has become empty goes back to the allocator (one is kept, against thrashing).
  * Ids run from 1 to max_elements and are reused.
  */
@@ -50,6 +51,14 @@ MPP_CHECK mpp_status_t mpp_slab_take(mpp_slab_t *slab, mpp_id_t *id);
  * tells "in use" behind them. [newobj] [gc]
  */
 void mpp_slab_give(mpp_slab_t *slab, mpp_id_t id);
+
+/*
+ * Moves elements from the last chunks into the gaps of others until no chunk more can be emptied, and gives the empty
+ * ones back, the spare too. `in_use` tells which elements are; `moved` hears of each that has a new id. Only for tables
+ * of which nobody holds an address or an id meanwhile. O(elements of the emptied chunks), allocates nothing. [newobj]
+ */
+void mpp_slab_compact(mpp_slab_t *slab, bool (*in_use)(const void *element),
+                      void (*moved)(void *context, mpp_id_t from, mpp_id_t to), void *context);
 
 /* The element of an id that was taken. [any] */
 static inline void *

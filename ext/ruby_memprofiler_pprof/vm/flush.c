@@ -391,6 +391,7 @@ build_profile_data(flush_t *flush)
     rb_iv_set(data, "@allocation_samples_count", ULL2NUM(flush->snapshot->n_allocation_samples));
     rb_iv_set(data, "@heap_samples_count", ULL2NUM(flush->snapshot->n_live_samples));
     rb_iv_set(data, "@dropped_samples", dropped_hash(flush->snapshot));
+    rb_iv_set(data, "@evicted_rows_count", ULL2NUM(flush->snapshot->n_evicted));
     rb_iv_set(data, "@started_at", rb_obj_freeze(started_at));
     rb_iv_set(data, "@duration", DBL2NUM((double)flush->duration_ns / 1e9));
     rb_iv_set(data, "@sample_rate", DBL2NUM(mpp_run_sample_rate(flush->collector)));

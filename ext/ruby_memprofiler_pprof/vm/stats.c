@@ -183,6 +183,7 @@ build_stats(VALUE argument)
     set(hash, "effective_rate", DBL2NUM(effective_rate(reading)));
     set(hash, "liveness", symbol(collector->liveness->name));
     set(hash, "live_thinning", DBL2NUM(1.0 / (double)(UINT64_C(1) << stats->thinning)));
+    set(hash, "live_thinnings", ULL2NUM(stats->n_thinnings));
     set(hash, "samples", ULL2NUM(collector->n_samples));
     set(hash, "dropped_samples", dropped_samples(stats));
     set(hash, "allocations", allocations(reading));
