@@ -99,8 +99,8 @@ module MemprofilerPprof
     # @param seed [Integer, nil] makes the choice of samples repeatable, 0 to 2**64 - 1; nil: a random one
     # @raise [ArgumentError] if a value is out of its range or an option unknown, or two do not go together
     # @raise [TypeError] if a value is of another type
-    def initialize(mode: :fixed, overhead: nil, timer_signal: nil, sample_rate: nil, max_heap_samples: 100_000, max_allocation_samples: 100_000,
-                   memory_limit: 64 * 1024 * 1024, max_stack_depth: 512, class_names: nil, sample_types: :memprofiler,
+    def initialize(mode: :fixed, overhead: nil, timer_signal: nil, sample_rate: nil, max_heap_samples: 100_000,
+                   max_allocation_samples: 100_000, memory_limit: 64 * 1024 * 1024, max_stack_depth: 512, class_names: nil, sample_types: :memprofiler,
                    raw_counts: false, liveness: :auto, threads: :all, seed: nil)
       Options.check(:mode, mode)
       Options.check(:overhead, overhead)
