@@ -100,8 +100,8 @@ module MemprofilerPprof
     # @raise [ArgumentError] if a value is out of its range or an option unknown, or two do not go together
     # @raise [TypeError] if a value is of another type
     def initialize(mode: :fixed, overhead: nil, timer_signal: nil, sample_rate: nil, max_heap_samples: 100_000,
-                   max_allocation_samples: 100_000, memory_limit: 64 * 1024 * 1024, max_stack_depth: 512, class_names: nil, sample_types: :memprofiler,
-                   raw_counts: false, liveness: :auto, threads: :all, seed: nil)
+                   max_allocation_samples: 100_000, memory_limit: 64 * 1024 * 1024, max_stack_depth: 512,
+                   class_names: nil, sample_types: :memprofiler, raw_counts: false, liveness: :auto, threads: :all, seed: nil)
       Options.check(:mode, mode)
       Options.check(:overhead, overhead)
       Options.check(:timer_signal, timer_signal)
@@ -122,8 +122,8 @@ module MemprofilerPprof
       @overhead = (overhead || DEFAULT_OVERHEAD).to_f if mode == :burst
       @timer_signal = timer_signal
       @sample_rate = (sample_rate || DEFAULT_SAMPLE_RATE).to_f if mode == :fixed
-      initialize_native(@sample_rate || DEFAULT_SAMPLE_RATE, max_heap_samples, max_allocation_samples, memory_limit, max_stack_depth,
-                        raw_counts, liveness == :auto ? :free_hook : liveness, seed, @overhead, timer_signal)
+      initialize_native(@sample_rate || DEFAULT_SAMPLE_RATE, max_heap_samples, max_allocation_samples, memory_limit,
+                        max_stack_depth, raw_counts, liveness == :auto ? :free_hook : liveness, seed, @overhead, timer_signal)
       @max_heap_samples = max_heap_samples
       @max_allocation_samples = max_allocation_samples
       @memory_limit = memory_limit
@@ -142,8 +142,8 @@ module MemprofilerPprof
     def start!
       return false unless start_native(@threads, @mode == :burst)
 
-      fallback = burst_fallback_native
-      warn "#{self.class}: sampling at a fixed rate of #{DEFAULT_SAMPLE_RATE} instead of in bursts, for #{fallback}" if fallback
+      reason = burst_fallback_native
+      warn "#{self.class}: a fixed rate of #{DEFAULT_SAMPLE_RATE} instead of in bursts, for #{reason}" if reason
       true
     end
     alias start start!
