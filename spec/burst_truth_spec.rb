@@ -35,27 +35,26 @@ RSpec.describe "truth under bursts" do
   end
 
   # What the scheme is there to avoid: to look at so many allocations at each tick of a clock.
+  counter_at_ticks = Class.new(TruthWorkloads::Counter) do
+    def seen = @seen ||= Hash.new(0)
+
+    def at(site, n)
+      now = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+      if now >= (@due ||= now)
+        seen[site] += 1
+        @due = now + 0.005
+      end
+      super
+    end
+  end
+
   it "fails for a sampler that takes a number of allocations at each tick" do
     workload = TruthWorkloads::ALL.find { |candidate| candidate.name.start_with?("phases") }
-    collector = exact(liveness: :none)
-    seen = Hash.new(0)
-    done = false
-    ticker = Thread.new do
-      until done
-        sleep 0.005
-        samples = read(collector.profile { Thread.pass }).samples
-        by_site = samples.group_by { |sample| sample.stack.filter_map { |frame| frame.name[/site_\w+/] }.first }
-        all = by_site.except(nil).values.flatten.sum { |sample| sample.values["allocations"] }
-        by_site.except(nil).each do |site, those|
-          seen[site.to_sym] += those.sum { |sample| sample.values["allocations"] }.fdiv(all)
-        end
-      end
-    end
-    counts = workload.run(1)
-    done = true
-    ticker.join
-    shares = counts.to_h do |site, count|
-      [site, { truth: count.fdiv(counts.values.sum), share: seen[site].fdiv(seen.values.sum), error: 0.01 }]
+    counter = counter_at_ticks.new(workload.sites)
+    workload.body.call(counter, 1)
+    shares = counter.counts.to_h do |site, count|
+      whole = counter.counts.values.sum
+      [site, { truth: count.fdiv(whole), share: counter.seen[site].fdiv(counter.seen.values.sum), error: 0.01 }]
     end
     expect(deviations(shares, 0)).not_to eq []
   end
