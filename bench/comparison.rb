@@ -36,10 +36,8 @@ class Comparison
   end
 
   def tabulate(report)
-    lines = @variants.to_h do |variant|
-      [variant.name, @workloads.map { |workload| reason(workload.name, variant.name) ? "–" : @ratios[workload.name][variant.name] }]
-    end
-    report.tabulate(@workloads.map(&:name), lines, unit: "×")
+    lines = @variants.map(&:name).to_h { |variant| [variant, @workloads.map { |workload| cell(workload.name, variant) }] }
+    report.tabulate(@workloads.map(&:name), lines)
   end
 
   def compare_with_bars(report)
@@ -76,7 +74,7 @@ class Comparison
   # At rate 1 ours is to be faster than all that record stacks or tell what is retained, and twice as fast as those that
   # do both.
   def bar_of_exact(peer, workload)
-    return if peer.tells.empty? || workload != LOOPS.first
+    return if peer.result.nil? || workload != LOOPS.first
 
     peer.tells.size == 2 ? 0.5 : 1
   end
@@ -88,6 +86,10 @@ class Comparison
 
     bases = reference == NONE ? Array.new(@rounds, 1.0) : @ratios[workload][reference]
     report.add(name, Bench.ratios(@ratios[workload][variant], bases), unit: "×", bar: bar)
+  end
+
+  def cell(workload, variant)
+    reason(workload, variant) ? "–" : @ratios[workload][variant]
   end
 
   # @return [String, nil] why there are no ratios
@@ -106,6 +108,8 @@ class Comparison
       variants = @variants.reject { |variant| @lacks[variant.name] }
       ratios = Bench.interleave(variants, rounds: @rounds) do |variant|
         Bench.in_child { measure(workload, unit, variant) }
+      rescue Bench::ChildFailed
+        nil
       end
       ratios.transform_keys(&:name)
     end

@@ -13,14 +13,14 @@ module Bench
     end
 
     def verdict
-      return "" if bar.nil?
+      return reason.to_s if spread.nil? || bar.nil?
 
       met? ? "met" : "NOT met"
     end
   end
 
   # Figures of several things under several headings: a Spread in each cell, or a String that says why there is none.
-  Table = Struct.new(:columns, :lines, :unit, keyword_init: true)
+  Table = Struct.new(:columns, :lines, keyword_init: true)
 
   # What a benchmark writes its figures into.
   class Report
@@ -45,9 +45,9 @@ module Bench
 
     # @param columns [Array<String>]
     # @param lines [Hash{String=>Array<Array<Numeric>, String>}] for each name a cell a column: values, or why none
-    def tabulate(columns, lines, unit:)
+    def tabulate(columns, lines)
       lines = lines.transform_values { |cells| cells.map { |cell| cell.is_a?(String) ? cell : Spread.of(cell) } }
-      @tables << Table.new(columns: columns, lines: lines, unit: unit)
+      @tables << Table.new(columns: columns, lines: lines)
     end
 
     # A sentence that is needed to read the figures.
@@ -70,7 +70,7 @@ module Bench
 
     # @return [Report]
     def run(definition)
-      in_child { Report.new.tap { |report| definition.body.call(report) } } or abort "#{definition.name} failed"
+      in_child { Report.new.tap { |report| definition.body.call(report) } }
     end
 
     # How often a measurement is repeated: BENCH_ROUNDS for all, where it is set.

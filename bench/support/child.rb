@@ -1,12 +1,16 @@
 # frozen_string_literal: true
 
 module Bench
+  # It has said itself why.
+  class ChildFailed < StandardError; end
+
   module_function
 
   # Runs the block in a forked process, so that it inherits nothing of what others loaded, started or allocated, and
   # leaves nothing behind.
   #
-  # @return [Object, nil] what the block gave, which can be marshalled; nil if the process failed
+  # @return [Object] what the block gave, which can be marshalled
+  # @raise [ChildFailed]
   def in_child
     reader, writer = IO.pipe(binmode: true)
     child = fork do
@@ -23,6 +27,6 @@ module Bench
     answer = reader.read
     reader.close
     Process.wait(child)
-    Marshal.load(answer) if $?.success?
+    $?.success? ? Marshal.load(answer) : raise(ChildFailed, "a child process failed: #{$?}")
   end
 end

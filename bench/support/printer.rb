@@ -31,7 +31,7 @@ module Bench
     # Tables and rows alike as lines of cells, the headings first.
     def grids(report)
       tables = report.tables.map do |table|
-        [["in #{table.unit}", *table.columns],
+        [["", *table.columns],
          *table.lines.map { |name, cells| [name, *cells.map { |cell| with_spread(cell) }] }]
       end
       report.rows.empty? ? tables : [*tables, [HEADINGS, *report.rows.map { |row| cells(row) }]]
@@ -40,19 +40,25 @@ module Bench
     def align(grid)
       widths = grid.transpose.map { |column| column.map(&:length).max }
       lines = grid.map do |line|
-        line.each_with_index.map { |cell, i| i.zero? ? cell.ljust(widths[i]) : cell.rjust(widths[i]) }.join("  ").rstrip
+        justified = line.each_with_index.map { |cell, i| text?(grid[0][i]) ? cell.ljust(widths[i]) : cell.rjust(widths[i]) }
+        justified.join("  ").rstrip
       end
       [*lines, ""]
     end
 
+    # Columns of words have no heading. Numbers stand right.
+    def text?(heading)
+      heading.empty?
+    end
+
     def markdown_table(heading, lines)
-      rule = heading.map { |cell| cell == heading.first ? "---" : "--:" }
+      rule = heading.map { |cell| text?(cell) ? "---" : "--:" }
       [heading, rule, *lines].map { |line| "| #{line.join(" | ")} |" }
     end
 
     def cells(row)
       bar = row.bar ? "≤ #{row.bar}" : ""
-      spread = row.spread or return [row.name, row.reason, "", bar, row.verdict]
+      spread = row.spread or return [row.name, "–", "", bar, row.verdict]
 
       quartiles = spread.n > 1 ? "#{number(spread.low)} – #{number(spread.high)}" : ""
       [row.name, "#{number(spread.median)} #{row.unit}".rstrip, quartiles, bar, row.verdict]

@@ -13,10 +13,10 @@ module Bench
   #   load       requires what it needs
   #   start      begins
   #   stop       ends without a result, so that it can start again; ours alone
-  #   result     ends, and gives the profile as it would be written to a file, or nil where there is none
+  #   result     ends, and gives the profile as it would be written to a file; nil where there is none
   Variant = Struct.new(:name, :rate, :tells, :peer, :settle, :slice, :lacks, :load, :start, :stop, :result,
                        keyword_init: true) do
-    def initialize(tells: [], peer: false, settle: 0, slice: 0, lacks: -> {}, load: -> {}, result: -> {}, **rest)
+    def initialize(tells: [], peer: false, settle: 0, slice: 0, lacks: -> {}, load: -> {}, **rest)
       super
     end
 

@@ -45,7 +45,7 @@ module Bench
 
     # One line an object, to be asked for object by object: no profile comes out of it.
     define("trace_object_allocations",
-           rate: 1,
+           rate: 1, tells: [:retained],
            load: -> { require "objspace" },
            start: -> { ObjectSpace.trace_object_allocations_start })
   end
