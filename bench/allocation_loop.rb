@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# What ours adds to the least that it could cost: a loop of Object.new at a given stack depth, bare, with empty hooks, with
-# a walk of the stack at each allocation (the floor of what records whole stacks), and with collectors. They take turns in
-# one process, in short rounds, which tells finer differences than the comparison's processes do.
+# What ours adds to the least that it could cost: a loop of Object.new at a given stack depth, bare, with empty hooks,
+# with a walk of the stack at each allocation (the floor of what records whole stacks), and with collectors. They take
+# turns in one process, in short rounds, which tells finer differences than the comparison's processes do.
 
 Bench.define("allocation_loop", "Object.new in a loop beside its floors, CPU time of the thread") do |report|
   require_relative "support/depth"
@@ -10,8 +10,13 @@ Bench.define("allocation_loop", "Object.new in a loop beside its floors, CPU tim
 
   rounds = Bench.rounds(21)
   # Arguments of MemprofilerFloor.install.
-  floors = { "empty NEWOBJ hook" => [0, false, false], "both empty hooks" => [0, false, true], "floor" => [1, false, true],
-             "floor, and an empty job" => [1, true, true], "walk and empty job at 1 of 100" => [100, true, true] }
+  floors = {
+    "empty NEWOBJ hook" => [0, false, false],
+    "both empty hooks" => [0, false, true],
+    "floor" => [1, false, true],
+    "floor, and an empty job" => [1, true, true],
+    "walk and empty job at 1 of 100" => [100, true, true]
+  }
   compared = [ # what, beside what, bar at depth 50
     ["1/1 free_hook", "floor", 1.35],
     ["1/1 free_hook", "floor, and an empty job"],
@@ -32,16 +37,17 @@ Bench.define("allocation_loop", "Object.new in a loop beside its floors, CPU tim
     ours[name]&.start&.call
     MemprofilerFloor.install(*floors[name]) if floors.key?(name)
     n = name.start_with?("floor", "1/1 ") ? 100_000 : 400_000 # so that all take about as long
-    Bench::Depth.at(depth) do
+    passes = [5_000, n]
+    Bench::Depth.at(depth) do # no block within: it would be a frame
       cost = nil
-      [5_000, n].each do |left|
+      while (left = passes.shift)
         GC.start
-        cost = Bench.cpu_seconds do
-          while left > 0
-            Object.new
-            left -= 1
-          end
+        start = Bench.thread_cpu_clock
+        while left > 0
+          Object.new
+          left -= 1
         end
+        cost = Bench.thread_cpu_clock - start
       end
       cost / n
     end

@@ -36,8 +36,9 @@ class Comparison
   end
 
   def tabulate(report)
-    lines = @variants.map(&:name).to_h { |variant| [variant, @workloads.map { |workload| cell(workload.name, variant) }] }
-    report.tabulate(@workloads.map(&:name), lines)
+    columns = @workloads.map(&:name)
+    lines = @variants.map(&:name).to_h { |variant| [variant, columns.map { |workload| cell(workload, variant) }] }
+    report.tabulate(columns, lines)
   end
 
   def compare_with_bars(report)
@@ -48,17 +49,17 @@ class Comparison
       peers(&:exact?).each { |peer| compare(report, workload, EXACT, peer.name, bar_of_exact(peer, workload)) }
     end
     LOOPS.each do |workload|
-      peers { |peer| peer.rate == 1/100r }.each do |peer|
+      peers { |peer| peer.rate == 1r / 100 }.each do |peer|
         ["1/100 free_hook", "1/100 weak_map"].each { |ours| compare(report, workload, ours, peer.name, 1) }
       end
     end
   end
 
   def add_notes(report)
-    report.note("Median of #{@rounds} rounds ± half the distance of the quartiles. In a round each variant has a process " \
-                "of its own, which runs the workload bare and then profiled; the cost is the CPU time of the whole process " \
-                "for a unit of work while the profiler runs, its start, end and result left out. The first line, no " \
-                "profiler against none, shows the noise.")
+    report.note("Median of #{@rounds} rounds ± half the distance of the quartiles. In a round each variant has a " \
+                "process of its own, which runs the workload bare and then profiled; the cost is the CPU time of the " \
+                "whole process for a unit of work while the profiler runs, its start, end and result left out. The " \
+                "first line, no profiler against none, shows the noise.")
     report.note("memory_profiler runs without garbage collection, whose cost it thus saves. trace_object_allocations " \
                 "keeps one line an object and no stack.")
     report.note("With #{Bench::Gems.versions.map { |gem| gem.join(" ") }.join(", ")}.")
@@ -89,7 +90,9 @@ class Comparison
   end
 
   def cell(workload, variant)
-    reason(workload, variant) ? "–" : @ratios[workload][variant]
+    reason = reason(workload, variant) or return @ratios[workload][variant]
+
+    reason == FAILED ? FAILED : "–"
   end
 
   # @return [String, nil] why there are no ratios
@@ -125,21 +128,21 @@ class Comparison
 
   # @return [Float] CPU seconds a unit, after a warm-up that makes tables, names frames, fills caches
   def cost(workload, unit, warm_up, seconds)
+    limits = [warm_up, seconds]
     Bench::Depth.at(workload.depth - 1) do # the unit is called one frame further on
-      repeat(unit, warm_up)
-      GC.start
-      repeat(unit, seconds)
+      cost = nil
+      while (limit = limits.shift)
+        GC.start
+        n = 0
+        start = now = Bench.process_cpu_clock
+        while now - start < limit
+          unit.call
+          n += 1
+          now = Bench.process_cpu_clock
+        end
+        cost = (now - start) / n
+      end
+      cost
     end
-  end
-
-  def repeat(unit, seconds)
-    n = 0
-    start = now = Bench.process_cpu_clock
-    while now - start < seconds
-      unit.call
-      n += 1
-      now = Bench.process_cpu_clock
-    end
-    (now - start) / n
   end
 end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# What a flush costs a program with many live sampled objects: how long other threads stand still, how long it takes, how
-# much memory it needs on top, how large its profile is.
+# What a flush costs a program with many live sampled objects: how long other threads stand still, how long it takes,
+# how much memory it needs on top, how large its profile is.
 
 Bench.define("flush", "Flush of many live records") do |report|
   require "ruby_memprofiler_pprof"

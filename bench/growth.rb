@@ -2,16 +2,18 @@
 
 # Whether an allocation costs more the more a collector holds: live objects, and distinct stacks, at rate 1.
 
-Bench.define("growth", "Cost of an allocation as live objects and stacks grow, rate 1, over the same loop unprofiled") do |report|
+Bench.define("growth", "Cost of an allocation as live objects and stacks grow, rate 1") do |report|
   require "ruby_memprofiler_pprof"
   require_relative "support/sites"
   require_relative "support/stacks"
 
   growth = Growth.new(Bench.rounds(7))
-  growth.add(report, "live objects", [1_000, 10_000, 100_000, 1_000_000], 1.15) { |size| growth.with_live(size) }
-  growth.add(report, "distinct stacks", [100, 1_000, 10_000, 100_000], 1.25) { |size| growth.with_stacks(size) }
-  report.note("Median of #{growth.rounds} interleaved rounds, each a process that runs the loop bare and then profiled. " \
-              "Every stack was seen before it is measured. \"Added\" is the difference of the two.")
+  live = [1_000, 10_000, 100_000, 1_000_000]
+  stacks = [100, 1_000, 10_000, 100_000]
+  growth.add(report, "live objects", live, 1.15) { |size| growth.with_live(size) }
+  growth.add(report, "distinct stacks", stacks, 1.25) { |size| growth.with_stacks(size) }
+  report.note("Median of #{growth.rounds} interleaved rounds, each a process that runs the loop bare and then " \
+              "profiled. Every stack was seen before it is measured. \"Added\" is the difference of the two.")
 end
 
 # The two loops, each with so many of what is to grow.

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# 500,000 retained objects from 200 stacks, at rate 1: what it takes to know of them, and how long until there is a result.
-# Ours and the peers that tell what is retained.
+# 500,000 retained objects from 200 stacks, at rate 1: what it takes to know of them, and how long until there is a
+# result. Ours and the peers that tell what is retained.
 
 Bench.define("retained", "500,000 retained objects from 200 stacks, rate 1") do |report|
   require_relative "support/gems"
@@ -52,6 +52,7 @@ Bench.define("retained", "500,000 retained objects from 200 stacks, rate 1") do 
     report.add("#{variant.name}: to the result", times, unit: "s", bar: bar)
     report.add("#{variant.name}: the result", sizes.map { |bytes| bytes / 1024.0 }, unit: "KiB")
   end
-  report.note("Resident memory is what the process grew by, less what it grows by without a profiler. The result is what " \
-              "would go to a file: a profile, of memory_profiler a report as text. trace_object_allocations gives none.")
+  report.note("Resident memory is what the process grew by, less what it grows by without a profiler. The result is " \
+              "what would go to a file: a profile, of memory_profiler a report as text. " \
+              "trace_object_allocations gives none.")
 end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Counts the instructions of the core's hot paths (phases.c) under callgrind and compares them with what was recorded: a
-# guard against what makes them slower that no other load on the machine disturbs.
+# Counts the instructions of the core's hot paths (phases.c) under callgrind and compares them with those recorded:
+# a guard against what makes them slower that no other load on the machine disturbs.
 #
 #   bundle exec rake bench:instructions          fails where a count is more than a tenth above the recorded one
 #   bundle exec rake bench:instructions:record   counts anew, and writes that into recorded.yml
@@ -43,8 +43,8 @@ class InstructionCount
   private
 
   def build
-    # Flags of another build must not get in.
-    run({ "EXTRA_CFLAGS" => nil, "SANITIZE" => nil }, "make", "-C", CORE, "CC=gcc", "OPTIMIZE=-O2", "BUILD=#{BUILD}/core")
+    environment = { "EXTRA_CFLAGS" => nil, "SANITIZE" => nil } # flags of another build must not get in
+    run(environment, "make", "-C", CORE, "CC=gcc", "OPTIMIZE=-O2", "BUILD=#{BUILD}/core")
     run("gcc", "-std=c11", "-g", "-O2", "-DNDEBUG", "-Wall", "-Wextra", "-Werror", "-I#{CORE}",
         File.join(__dir__, "phases.c"), "#{BUILD}/core/libmpp_core.a", "-lz", "-lm", "-o", PROGRAM)
   end
@@ -57,8 +57,8 @@ class InstructionCount
     dumps.to_h { |file| read(file) }
   end
 
-  # A dump has lines "line cost" below the file and function they belong to; after "calls=" stands one that is the cost of
-  # the function called.
+  # A dump has lines "line cost" below the file and function they belong to; after "calls=" stands one that is the cost
+  # of the function called.
   def read(file)
     counts = { "core" => 0, "all" => 0 }
     in_core = of_call = false
@@ -130,6 +130,7 @@ else
   grown = RecordedInstructions.compare(count)
   abort <<~TEXT unless grown.empty?
     More than #{RecordedInstructions::ALLOWED} × the recorded instructions: #{grown.join(", ")}.
-    Where they go: callgrind_annotate #{InstructionCount::BUILD}/phase.N. If it is to be so: rake bench:instructions:record
+    Where they go: callgrind_annotate #{InstructionCount::BUILD}/phase.N
+    If it is to be so: bundle exec rake bench:instructions:record
   TEXT
 end

@@ -12,7 +12,10 @@ module Bench
       # @return [Object] what the block gives
       def at(depth, &block)
         @frames_without_levels ||= count_frames
-        Thread.new { descend(depth - @frames_without_levels, &block) }.value
+        levels = depth - @frames_without_levels
+        raise ArgumentError, "the least is #{@frames_without_levels} deep, not #{depth}" if levels.negative?
+
+        Thread.new { descend(levels, &block) }.value
       end
 
       private
@@ -21,9 +24,11 @@ module Bench
         levels.zero? ? block.call : descend(levels - 1, &block)
       end
 
+      # The first time the VM allocates caches for the constants as well.
       def count_frames
         MemprofilerFloor.install(1, false, false)
-        Thread.new { descend(0) { Object.new && MemprofilerFloor.last_depth } }.value
+        probe = -> { Object.new && MemprofilerFloor.last_depth }
+        Array.new(2) { Thread.new { descend(0, &probe) }.value }.last
       ensure
         MemprofilerFloor.remove
       end

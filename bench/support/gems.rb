@@ -18,7 +18,7 @@ module Bench
       "rack" => "~> 3.0",
       "rack-test" => "~> 2.0",
       "sequel" => "~> 5.0",
-      "sqlite3" => RUBY_VERSION < "3.2" ? "~> 1.7" : "~> 2.0" # the last with a binary for 3.1; compiling it takes minutes
+      "sqlite3" => RUBY_VERSION < "3.2" ? "~> 1.7" : "~> 2.0" # that come as binaries: compiling takes minutes
     }.freeze
 
     @reasons = {}

@@ -40,8 +40,10 @@ module Bench
     def align(grid)
       widths = grid.transpose.map { |column| column.map(&:length).max }
       lines = grid.map do |line|
-        justified = line.each_with_index.map { |cell, i| text?(grid[0][i]) ? cell.ljust(widths[i]) : cell.rjust(widths[i]) }
-        justified.join("  ").rstrip
+        cells = line.zip(widths, grid.first).map do |cell, width, heading|
+          text?(heading) ? cell.ljust(width) : cell.rjust(width)
+        end
+        cells.join("  ").rstrip
       end
       [*lines, ""]
     end

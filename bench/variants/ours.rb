@@ -2,8 +2,8 @@
 
 require "ruby_memprofiler_pprof"
 
-# Ours: burst at its default budget, and fixed rates with each liveness back end. Limits are out of the way, so that what
-# is exact is exact. An option that this version refuses is shown as not built yet.
+# Ours: burst at its default budget, and fixed rates with each liveness back end. Limits are out of the way, so that
+# what is exact is exact. An option that this version refuses is shown as not built yet.
 module Bench
   module Ours
     LIMITS = { max_heap_samples: 4_000_000, max_allocation_samples: 1_000_000, memory_limit: 4 * 1024**3 }.freeze

@@ -55,7 +55,8 @@ module Bench
     class Controller
       CALLBACKS = %i[authenticate load_locale load_article instrument].freeze
       LAYOUT = ERB.new("<html><body><%= yield %></body></html>")
-      ARTICLE = ERB.new("<h1><%= @article[:title] %></h1><% @article[:tags].each do |tag| %><%= partial(tag) %><% end %>")
+      ARTICLE = ERB.new("<h1><%= @article[:title] %></h1>" \
+                        "<% @article[:tags].each do |tag| %><%= partial(tag) %><% end %>")
       TAG = ERB.new("<a href=\"/tags/<%= tag %>\"><%= ERB::Util.html_escape(tag) %></a>")
       LAYOUT.def_method(self, "layout()")
       ARTICLE.def_method(self, "article()")
