@@ -4,7 +4,6 @@
 
 Bench::Workloads.define("ORM", gems: %w[sequel sqlite3]) do
   require "sequel"
-  require "logger"
 
   # SQLite's connections do not survive a fork: opened where the work is first done.
   connect = lambda do
