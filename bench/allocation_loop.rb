@@ -1,90 +1,76 @@
 # frozen_string_literal: true
 
-# What an allocation costs: a loop of Object.new at a given stack depth, bare, with both hooks empty, with a walk of the
-# stack at each allocation (the floor of what records whole stacks), and with collectors of several rates.
+# What ours adds to the least that it could cost: a loop of Object.new at a given stack depth, bare, with empty hooks,
+# with a walk of the stack at each allocation (the floor of what records whole stacks), and with collectors. They take
+# turns in one process, in short rounds, which tells finer differences than the comparison's processes do.
 
-Bench.define("allocation_loop", "Object.new in a loop, CPU time of the thread") do |report|
-  require "ruby_memprofiler_pprof"
-  require_relative "support/floor"
+Bench.define("allocation_loop", "Object.new in a loop beside its floors, CPU time of the thread") do |report|
+  require_relative "support/depth"
+  require_relative "support/variants"
 
-  rounds = Integer(ENV.fetch("BENCH_ROUNDS", "31"))
-  rates = [1.0, 0.1, 0.01, 0.001]
-  collectors = rates.to_h { |rate| [rate, MemprofilerPprof::Collector.new(sample_rate: rate)] }
-  floors = { hooks: [0, false], floor: [1, false], floor_with_job: [1, true], rare_floor: [100, true] }
-  # So many allocations that each part takes about as long. What is compared stands side by side.
-  loops = { bare: 400_000, rare_floor: 400_000, hooks: 400_000, 0.01 => 400_000, 0.001 => 400_000, floor: 100_000,
-            1.0 => 100_000, floor_with_job: 100_000, 0.1 => 200_000 }
-  names = { bare: "bare loop", hooks: "both empty hooks", floor: "floor", floor_with_job: "floor, and an empty job",
-            rare_floor: "walk and empty job at 1 of 100", **rates.to_h { |rate| [rate, "rate #{rate}"] } }
+  rounds = Bench.rounds(21)
+  # Arguments of MemprofilerFloor.install.
+  floors = {
+    "empty NEWOBJ hook" => [0, false, false],
+    "both empty hooks" => [0, false, true],
+    "floor" => [1, false, true],
+    "floor, and an empty job" => [1, true, true],
+    "walk and empty job at 1 of 100" => [100, true, true]
+  }
+  compared = [ # what, beside what, bar at depth 50
+    ["1/1 free_hook", "floor", 1.35],
+    ["1/1 free_hook", "floor, and an empty job"],
+    ["1/100 free_hook", "both empty hooks", 1.1],
+    ["walk and empty job at 1 of 100", "both empty hooks"],
+    ["1/100 weak_map", "empty NEWOBJ hook", 1.2],
+    ["1/1000 weak_map", "empty NEWOBJ hook", 1.1],
+    ["1/1000 free_hook", "both empty hooks"],
+    ["1/10 free_hook", "both empty hooks"]
+  ]
+  ours = Bench::Variants.all.to_h { |variant| [variant.name, variant] }.slice(*compared.map(&:first))
+  lacks = ours.transform_values { |variant| variant.lacks.call }.compact
+  ours.reject! { |name, _| lacks.key?(name) }
+  ours.each_value { |variant| variant.load.call }
 
-  measure = lambda do |variant, levels|
-    collectors[variant]&.start!
-    MemprofilerFloor.install(*floors[variant]) if floors.key?(variant)
-    AllocationLoop.cost_at(levels, loops.fetch(variant))
+  # Twice over: names of frames and tables are made once a run, however long that is.
+  measure = lambda do |name, depth|
+    ours[name]&.start&.call
+    MemprofilerFloor.install(*floors[name]) if floors.key?(name)
+    n = name.start_with?("floor", "1/1 ") ? 100_000 : 400_000 # so that all take about as long
+    passes = [5_000, n]
+    Bench::Depth.at(depth) do # no block within: it would be a frame
+      cost = nil
+      while (left = passes.shift)
+        GC.start
+        start = Bench.thread_cpu_clock
+        while left > 0
+          Object.new
+          left -= 1
+        end
+        cost = Bench.thread_cpu_clock - start
+      end
+      cost / n
+    end
   ensure
     MemprofilerFloor.remove
-    collectors[variant]&.stop!
+    ours[name]&.stop&.call
   end
 
+  # What is compared stands side by side.
+  names = ["bare loop", *compared.flat_map { |what, beside, _| [beside, what] }.uniq - lacks.keys]
   [50, 5, 200].each do |depth|
-    levels = AllocationLoop.levels_for(depth)
-    turns = depth == 50 ? rounds : rounds / 2
-    costs = Bench.interleave(loops.keys, rounds: turns) { |variant| measure.(variant, levels) }
-    compare = lambda do |variant, reference, bar|
-      report.add("depth #{depth}: #{names[variant]} / #{names[reference]}",
-                 Bench.ratios(costs[variant], costs[reference]), unit: "×", bar: bar)
+    costs = Bench.interleave(names, rounds: depth == 50 ? rounds : (rounds / 2.0).ceil) { |name| measure.(name, depth) }
+    compared.each do |name, reference, bar|
+      bar = nil unless depth == 50
+      title = "depth #{depth}: #{name} / #{reference}"
+      next report.lack(title, lacks[name], bar: bar) if lacks.key?(name)
+
+      report.add(title, Bench.ratios(costs[name], costs[reference]), unit: "×", bar: bar)
     end
-    compare.(1.0, :floor, (1.65 if depth == 50))
-    compare.(1.0, :floor_with_job, nil)
-    compare.(0.01, :hooks, (1.1 if depth == 50))
-    compare.(:rare_floor, :hooks, nil)
-    (loops.keys - [:bare]).each { |variant| compare.(variant, :bare, nil) }
-    costs.each do |variant, seconds|
-      report.add("depth #{depth}: #{names[variant]}, an allocation", seconds.map { |cost| cost * 1e9 }, unit: "ns")
+    costs.each do |name, seconds|
+      report.add("depth #{depth}: #{name}, an allocation", seconds.map { |cost| cost * 1e9 }, unit: "ns")
     end
   end
   report.note("Median of #{rounds} interleaved rounds at depth 50, half as many elsewhere; ratios within a round.")
   report.note("Floor: both hooks, and one rb_profile_frames with lines at each allocation.")
-end
-
-# The loop itself, on a thread of its own: its stack holds nothing but what is counted here.
-module AllocationLoop
-  WARM_UP = 5_000
-
-  module_function
-
-  # @return [Float] CPU seconds of one allocation, collections included
-  def cost_at(levels, n)
-    Thread.new { descend(levels, n) }.value
-  end
-
-  # @return [Integer] levels to descend for a walk in the hook to find that many frames
-  def levels_for(depth)
-    MemprofilerFloor.install(1, false)
-    cost_at(0, 1)
-    MemprofilerFloor.remove
-    depth - @frames_without_levels
-  end
-
-  def descend(levels, n)
-    levels.zero? ? measure(n) : descend(levels - 1, n)
-  end
-
-  # The first pass names frames and makes tables: once a run, however long that is, so it is not counted.
-  def measure(n)
-    cost = 0.0
-    passes = [WARM_UP, n]
-    until passes.empty?
-      left = times = passes.shift
-      GC.start
-      start = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
-      while left > 0
-        Object.new
-        left -= 1
-      end
-      cost = (Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - start) / times
-    end
-    @frames_without_levels = MemprofilerFloor.last_depth if n == 1
-    cost
-  end
 end

@@ -40,10 +40,10 @@ Bench.define("live_memory", "Native memory of live records, 200 stacks") do |rep
     end
     peak = memory[:peak]
     if [50_000, 100_000, 150_000, 200_000].include?(goal)
-      report.add("a record at #{live} live", memory[:live].fdiv(live), unit: "B", bar: 64)
+      report.add("a record at #{live} live", memory[:live].fdiv(live), unit: "B", bar: 48)
     end
   end
-  report.add("a record at the worst fill of 50,000 … 200,000 (#{worst_at} live)", worst, unit: "B", bar: 64)
+  report.add("a record at the worst fill of 50,000 … 200,000 (#{worst_at} live)", worst, unit: "B", bar: 48)
   report.add("a record at the peak while the table grows (it copies its index)", worst_peak, unit: "B")
   collector.stop!
 

@@ -5,7 +5,7 @@
 Bench.define("require_cost", "The cost of require") do |report|
   require "rbconfig"
 
-  rounds = 15
+  rounds = Bench.rounds(15)
   script = <<~'RUBY'
     require "etc"
     def resident = File.read("/proc/self/statm").split[1].to_i * Etc.sysconf(Etc::SC_PAGESIZE) / 1024

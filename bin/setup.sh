@@ -28,6 +28,7 @@ present() {
     clang) command -v clang ;;
     pkg-config) command -v pkg-config ;;
     libcmocka-dev) pkg-config --exists cmocka ;;
+    valgrind) command -v valgrind && echo '#include <valgrind/callgrind.h>' | gcc -E - ;;
     golang-go) command -v go && go tool -n pprof ;;
     *) die "no test for the package $1" ;;
   esac >/dev/null 2>&1

@@ -1,7 +1,7 @@
 /*
- * The least an allocation profiler with whole stacks pays, to measure ours against: both raw hooks, empty, or with a
- * walk of the stack (frames and lines) at every n-th allocation, and an empty job at the safe point after it. What is
- * walked is thrown away.
+ * The least an allocation profiler pays, to measure ours against: the raw NEWOBJ hook, empty or with a walk of the stack
+ * (frames and lines) at every n-th allocation and an empty job at the safe point after it, and the raw FREEOBJ hook,
+ * empty. What is walked is thrown away.
  */
 #include <ruby.h>
 #include <ruby/debug.h>
@@ -72,12 +72,12 @@ add(void (*function)(VALUE, const rb_trace_arg_t *), rb_event_flag_t event)
 }
 
 static VALUE
-install(VALUE self, VALUE every, VALUE job)
+install(VALUE self, VALUE every, VALUE job, VALUE deaths)
 {
     walk_every = until_walk = NUM2LONG(every);
     with_job = RTEST(job);
     add(walk_every ? on_newobj_walk : on_newobj, RUBY_INTERNAL_EVENT_NEWOBJ);
-    add(on_freeobj, RUBY_INTERNAL_EVENT_FREEOBJ);
+    if (RTEST(deaths)) add(on_freeobj, RUBY_INTERNAL_EVENT_FREEOBJ);
     return self;
 }
 
@@ -104,7 +104,7 @@ Init_memprofiler_floor(void)
     job_handle = rb_postponed_job_preregister(0, empty_job, NULL);
 #endif
     VALUE module = rb_define_module("MemprofilerFloor");
-    rb_define_module_function(module, "install", install, 2);
+    rb_define_module_function(module, "install", install, 3);
     rb_define_module_function(module, "remove", take_out, 0);
     rb_define_module_function(module, "last_depth", last_depth, 0);
 }

@@ -1,28 +1,34 @@
 # frozen_string_literal: true
 
+require_relative "child"
 require_relative "statistics"
 
-# A benchmark is a file in bench/ that calls Bench.define. It runs in a process of its own and hands back rows.
+# A benchmark is a file in bench/ that calls Bench.define. It runs in a process of its own and hands back a report.
 module Bench
-  # One line of the result. `bar` is the highest value allowed, nil where the figure is for information.
-  Row = Struct.new(:name, :unit, :spread, :bar, keyword_init: true) do
+  # One line of the result. `bar` is the highest value allowed, nil where the figure is for information; `spread` is nil
+  # where there is no figure, and `reason` says why.
+  Row = Struct.new(:name, :unit, :spread, :bar, :reason, keyword_init: true) do
     def met?
-      bar.nil? || spread.median <= bar
+      bar.nil? || (!spread.nil? && spread.median <= bar)
     end
 
     def verdict
-      return "" if bar.nil?
+      return reason.to_s if spread.nil? || bar.nil?
 
       met? ? "met" : "NOT met"
     end
   end
 
+  # Figures of several things under several headings: a Spread in each cell, or a String that says why there is none.
+  Table = Struct.new(:columns, :lines, keyword_init: true)
+
   # What a benchmark writes its figures into.
   class Report
-    attr_reader :rows, :notes
+    attr_reader :rows, :tables, :notes
 
     def initialize
       @rows = []
+      @tables = []
       @notes = []
     end
 
@@ -30,6 +36,18 @@ module Bench
     # @param unit [String] ×, B, KiB, MiB, ms, ns
     def add(name, values, unit:, bar: nil)
       @rows << Row.new(name: name, unit: unit, spread: Spread.of(values), bar: bar)
+    end
+
+    # A figure that there is none of here. A bar on it counts as not met.
+    def lack(name, reason, bar: nil)
+      @rows << Row.new(name: name, reason: reason, bar: bar)
+    end
+
+    # @param columns [Array<String>]
+    # @param lines [Hash{String=>Array<Array<Numeric>, String>}] for each name a cell a column: values, or why none
+    def tabulate(columns, lines)
+      lines = lines.transform_values { |cells| cells.map { |cell| cell.is_a?(String) ? cell : Spread.of(cell) } }
+      @tables << Table.new(columns: columns, lines: lines)
     end
 
     # A sentence that is needed to read the figures.
@@ -50,22 +68,14 @@ module Bench
       @definitions[name] = Definition.new(name: name, title: title, body: body)
     end
 
-    # Runs one in a child process, which inherits nothing of what other benchmarks loaded or allocated.
     # @return [Report]
     def run(definition)
-      reader, writer = IO.pipe(binmode: true)
-      child = fork do
-        reader.close
-        report = Report.new
-        definition.body.call(report)
-        writer.write(Marshal.dump(report))
-        writer.close
-        exit!(0)
-      end
-      writer.close
-      answer = reader.read
-      Process.wait(child)
-      $?.success? ? Marshal.load(answer) : abort("#{definition.name} failed")
+      in_child { Report.new.tap { |report| definition.body.call(report) } }
+    end
+
+    # How often a measurement is repeated: BENCH_ROUNDS for all, where it is set.
+    def rounds(default)
+      Integer(ENV.fetch("BENCH_ROUNDS", default))
     end
   end
 end

@@ -4,8 +4,10 @@ require "fileutils"
 require "open3"
 require "rbconfig"
 
-# Builds bench/floor for the running Ruby, and loads it: MemprofilerFloor.install(walk_every, job), .remove,
-# .last_depth.
+# Builds bench/floor for the running Ruby, and loads it:
+#   MemprofilerFloor.install(walk_every, job, deaths)  walk_every 0: no walk; job, deaths: whether with them
+#   MemprofilerFloor.remove
+#   MemprofilerFloor.last_depth                        frames of the last walk
 module Bench
   folder = File.expand_path("../../tmp/bench/floor-#{RUBY_VERSION}-#{RUBY_PLATFORM}", __dir__)
   FileUtils.mkdir_p(folder)

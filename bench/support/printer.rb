@@ -10,18 +10,14 @@ module Bench
     module_function
 
     def text(definition, report)
-      lines = [HEADINGS, *report.rows.map { |row| cells(row) }]
-      widths = lines.transpose.map { |column| column.map(&:length).max }
-      table = lines.map do |line|
-        line.each_with_index.map { |cell, i| i.zero? ? cell.ljust(widths[i]) : cell.rjust(widths[i]) }.join("  ").rstrip
-      end
-      ["#{definition.name}: #{definition.title}", *[*table, *report.notes].map { |line| "  #{line}" }, ""]
+      parts = grids(report).map { |grid| align(grid) }
+      ["#{definition.name}: #{definition.title}", *[*parts.flatten, *report.notes].map { |line| "  #{line}".rstrip }, ""]
     end
 
     def markdown(definition, report)
-      rows = [HEADINGS, ["---", "--:", "--:", "--:", "---"], *report.rows.map { |row| cells(row) }]
       ["### #{definition.name}", "", "#{definition.title}.", "",
-       *rows.map { |row| "| #{row.join(" | ")} |" }, "", *report.notes.flat_map { |note| [note, ""] }]
+       *grids(report).flat_map { |heading, *lines| [*markdown_table(heading, lines), ""] },
+       *report.notes.flat_map { |note| [note, ""] }]
     end
 
     def machine
@@ -32,10 +28,46 @@ module Bench
       "#{RUBY_PLATFORM}, #{Etc.nprocessors} cores"
     end
 
+    # Tables and rows alike as lines of cells, the headings first.
+    def grids(report)
+      tables = report.tables.map do |table|
+        [["", *table.columns],
+         *table.lines.map { |name, cells| [name, *cells.map { |cell| with_spread(cell) }] }]
+      end
+      report.rows.empty? ? tables : [*tables, [HEADINGS, *report.rows.map { |row| cells(row) }]]
+    end
+
+    def align(grid)
+      widths = grid.transpose.map { |column| column.map(&:length).max }
+      lines = grid.map do |line|
+        cells = line.zip(widths, grid.first).map do |cell, width, heading|
+          text?(heading) ? cell.ljust(width) : cell.rjust(width)
+        end
+        cells.join("  ").rstrip
+      end
+      [*lines, ""]
+    end
+
+    # Columns of words have no heading. Numbers stand right.
+    def text?(heading)
+      heading.empty?
+    end
+
+    def markdown_table(heading, lines)
+      rule = heading.map { |cell| text?(cell) ? "---" : "--:" }
+      [heading, rule, *lines].map { |line| "| #{line.join(" | ")} |" }
+    end
+
     def cells(row)
-      spread = row.spread
+      bar = row.bar ? "≤ #{row.bar}" : ""
+      spread = row.spread or return [row.name, "–", "", bar, row.verdict]
+
       quartiles = spread.n > 1 ? "#{number(spread.low)} – #{number(spread.high)}" : ""
-      [row.name, "#{number(spread.median)} #{row.unit}".rstrip, quartiles, row.bar ? "≤ #{row.bar}" : "", row.verdict]
+      [row.name, "#{number(spread.median)} #{row.unit}".rstrip, quartiles, bar, row.verdict]
+    end
+
+    def with_spread(cell)
+      cell.is_a?(String) ? cell : "#{number(cell.median)} ± #{number((cell.high - cell.low) / 2)}"
     end
 
     def number(value)

@@ -7,8 +7,8 @@ module Bench
     INTRODUCTION = <<~TEXT
       # Speed and memory, measured
 
-      Written by `bench/run.rb --write`. Ratios are taken in one process, between parts that take turns in short
-      rounds, so they hold where the figures in nanoseconds do not. A bar is the most that is allowed; where there is
+      Written by `bench/run.rb --write`. Ratios are taken in one run, between parts that take turns in short rounds,
+      so they hold where the figures in nanoseconds do not. A bar is the most that is allowed; where there is
       none, the figure is for information.
 
     TEXT
