@@ -448,6 +448,18 @@ test_the_timer_is_never_set_to_the_past(void **state)
     assert_true(mpp_burst_due(&burst) > second_ns + 1000);
 }
 
+/* A hook that is in by mistake, as in a forked child, goes out. */
+static void
+test_an_event_without_a_window_closes(void **state)
+{
+    (void)state;
+    assert_false(mpp_burst_passes(&burst));
+    assert_int_equal(mpp_burst_judge(&burst), MPP_BURST_CLOSE);
+    mpp_burst_close(&burst);
+    assert_int_equal(totals()->n_windows, 0);
+    assert_true(open_late(0));
+}
+
 static void
 test_windows_are_dealt_to_groups_in_turn(void **state)
 {
@@ -677,6 +689,7 @@ main(void)
         TEST(ticks_that_could_not_come_in_time_are_made_up_for),
         TEST(ticks_within_a_native_call_are_taken_in),
         TEST(the_timer_is_never_set_to_the_past),
+        TEST(an_event_without_a_window_closes),
         TEST(windows_are_dealt_to_groups_in_turn),
         TEST(the_lead_covers_the_latenesses),
         TEST(rare_latenesses_do_not_lengthen_the_lead),

@@ -99,6 +99,7 @@ void
 mpp_burst_init(mpp_burst_t *burst, const mpp_burst_config_t *config, const mpp_clock_t *clock)
 {
     *burst = (mpp_burst_t){
+        .countdown = 1, /* an event without a window is told to close */
         .config = *config,
         .clock = *clock,
         .lead_ns = config->min_lead_ns,
@@ -274,6 +275,10 @@ take_candidate(mpp_burst_t *burst, bool is_sample)
 mpp_burst_verdict_t
 mpp_burst_judge(mpp_burst_t *burst)
 {
+    if (burst->phase == MPP_BURST_OUT) {
+        burst->countdown = 1;
+        return MPP_BURST_CLOSE;
+    }
     burst->own_ns += (uint64_t)(burst->step * burst->hook_ns);
     uint64_t time_ns = look(burst);
     bool within = is_within(burst, time_ns);

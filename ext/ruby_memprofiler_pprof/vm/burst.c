@@ -122,14 +122,33 @@ mpp_bursts_close(mpp_collector_t *collector)
     mpp_burst_close(&bursts->machine);
 }
 
+/*
+ * Both are measured by the wall's clock, for that of CPU time is dear. If the thread is preempted meanwhile, which is told
+ * by a time that no walk or drain takes, that is off-CPU time, which the machine finds out by itself.
+ */
+#define LONGEST_CAPTURE_NS 20000
+#define LONGEST_DRAIN_NS 100000
+
+static uint64_t
+at_most(uint64_t ns, uint64_t limit_ns)
+{
+    return ns < limit_ns ? ns : limit_ns;
+}
+
 void
-mpp_bursts_worked(mpp_collector_t *collector, uint64_t ns)
+mpp_bursts_captured(mpp_collector_t *collector, uint64_t ns)
+{
+    mpp_burst_captured(&collector->bursts.machine, at_most(ns, LONGEST_CAPTURE_NS));
+}
+
+void
+mpp_bursts_drained(mpp_collector_t *collector, uint64_t ns)
 {
     mpp_burst_t *machine = &collector->bursts.machine;
     if (machine->phase == MPP_BURST_OUT) {
-        mpp_burst_spent(machine, ns);
+        mpp_burst_spent(machine, at_most(ns, LONGEST_DRAIN_NS));
     } else {
-        mpp_burst_captured(machine, ns);
+        mpp_burst_captured(machine, at_most(ns, LONGEST_DRAIN_NS));
     }
 }
 
@@ -211,7 +230,6 @@ mpp_bursts_stop(mpp_collector_t *collector)
 {
     if (!collector->bursts.running) return;
     mpp_bursts_close(collector);
-    collector->bursts.own_at_stop = mpp_process.own_allocated;
     mpp_bursts_abandon(collector);
 }
 

@@ -217,6 +217,7 @@ collector_stop(VALUE self, VALUE gc)
     mpp_hooks_remove_newobj(self);
     mpp_bursts_close(collector);
     collector->allocated_at_stop = mpp_compat_allocated_objects();
+    collector->bursts.own_at_stop = mpp_process.own_allocated;
     mpp_jobs_drain(collector);
     mpp_flush_measure(collector, false);
     take_hooks_out(collector);

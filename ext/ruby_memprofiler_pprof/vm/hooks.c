@@ -79,7 +79,7 @@ on_newobj_in_burst(VALUE self, rb_trace_arg_t *event)
         uint64_t start = mpp_clock_ns();
         mpp_bursts_sampled(collector);
         take_sample(collector, rb_tracearg_object(event), machine->weight);
-        mpp_burst_captured(machine, mpp_clock_ns() - start);
+        mpp_bursts_captured(collector, mpp_clock_ns() - start);
     } else if (verdict == MPP_BURST_CLOSE) {
         mpp_bursts_close(collector);
     }

@@ -92,7 +92,7 @@ drain_timed(mpp_collector_t *collector)
     if (!timed) return;
     uint64_t spent = mpp_clock_ns() - start;
     collector->costs.jobs_ns += spent * (large || collector->bursts.running ? 1 : MPP_TIMED_EVERY);
-    if (collector->bursts.running) mpp_bursts_worked(collector, spent);
+    if (collector->bursts.running) mpp_bursts_drained(collector, spent);
 }
 
 void

@@ -204,8 +204,9 @@ void mpp_bursts_after_fork(void);
 /* Opens the windows that a tick has asked for, if one has come. May raise NoMemoryError. [gvl] */
 void mpp_bursts_tick(void);
 
-/* A drain took so much CPU time; within a window it is no program time. [gvl] */
-void mpp_bursts_worked(mpp_collector_t *collector, uint64_t ns);
+/* A walk of the stack, or a drain, took so long; within a window it is no program time. [newobj], [gvl] */
+void mpp_bursts_captured(mpp_collector_t *collector, uint64_t ns);
+void mpp_bursts_drained(mpp_collector_t *collector, uint64_t ns);
 
 /* The window has ended. [newobj] */
 void mpp_bursts_close(mpp_collector_t *collector);
