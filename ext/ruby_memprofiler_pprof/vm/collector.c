@@ -103,6 +103,8 @@ collector_of(VALUE self)
     if (collector->profile == NULL && collector->state == MPP_NEW) {
         rb_raise(rb_eArgError, "uninitialized MemprofilerPprof::Collector");
     }
+    /* As the VM itself refuses calls from C there: its guard page must not throw from amid the tables. */
+    if (ruby_stack_check()) rb_raise(rb_eSysStackError, "stack level too deep");
     mpp_run_notice_fork(collector);
     return collector;
 }

@@ -116,7 +116,8 @@ void
 mpp_jobs_run(void *unused)
 {
     (void)unused;
-    if (mpp_compat_in_other_ractor()) return;
+    /* Near the end of the C stack the guard page's exception could come amid all this: a later sample triggers it. */
+    if (mpp_compat_in_other_ractor() || ruby_stack_check()) return;
     mpp_collector_t *collector;
     while ((collector = next_with_pending()) != NULL) mpp_jobs_drain(collector);
 }

@@ -2,17 +2,13 @@
  * Names for frames and classes, taken at the safe point: valid UTF-8, bounded in length, free of addresses, and without
  * running a line of the program (the VM's own functions are asked, never a method).
  * An address in a name ("#<Class:0x000…>#run") would make every run, and every reload, another function: it is cut out.
+ * Names are made of Ruby strings, not in buffers here: the job may run on a C stack that has little left.
  */
 #include "vm.h"
 
 #include <string.h>
 
 #define MAX_NAME_BYTES 4096
-
-typedef struct {
-    char bytes[MAX_NAME_BYTES];
-    size_t length;
-} name_t;
 
 static bool
 is_hex(char byte)
@@ -30,28 +26,27 @@ address_at(const char *bytes, size_t left)
     return n;
 }
 
-static void
-append(name_t *name, const char *bytes, size_t length)
+static size_t
+skip_to_address(VALUE string, size_t at)
 {
-    size_t room = MAX_NAME_BYTES - name->length;
-    if (length > room) {
-        length = room;
-        while (length > 0 && ((unsigned char)bytes[length] & 0xc0) == 0x80) length--; /* not within a character */
-    }
-    memcpy(name->bytes + name->length, bytes, length);
-    name->length += length;
+    const char *bytes = RSTRING_PTR(string);
+    size_t length = (size_t)RSTRING_LEN(string);
+    while (at < length && address_at(bytes + at, length - at) == 0) at++;
+    return at;
 }
 
-static void
-append_without_addresses(name_t *name, const char *bytes, size_t length)
+/* The string itself if there is none in it. */
+static VALUE
+without_addresses(VALUE string)
 {
-    for (size_t from = 0, at = 0;; at++) {
-        size_t skip = at < length ? address_at(bytes + at, length - at) : 0;
-        if (at < length && skip == 0) continue;
-        append(name, bytes + from, at - from);
-        if (at >= length) return;
-        from = at + skip;
-        at = from - 1;
+    size_t length = (size_t)RSTRING_LEN(string);
+    size_t at = skip_to_address(string, 0);
+    if (at == length) return string;
+    VALUE rest = rb_str_new(NULL, 0);
+    for (size_t from = 0;; at = skip_to_address(string, from)) {
+        rb_str_cat(rest, RSTRING_PTR(string) + from, (long)(at - from));
+        if (at == length) return rest;
+        from = at + address_at(RSTRING_PTR(string) + at, length - at);
     }
 }
 
@@ -71,30 +66,49 @@ utf8(VALUE string)
     return NIL_P(scrubbed) ? string : scrubbed;
 }
 
-static mpp_view_t
-view_of(const name_t *name)
+/* Nil if it is not a string. */
+static VALUE
+text(VALUE string)
 {
-    return (mpp_view_t){name->bytes, name->length};
-}
-
-static void
-append_string(name_t *name, VALUE string, void (*append_bytes)(name_t *name, const char *bytes, size_t length))
-{
-    if (!RB_TYPE_P(string, T_STRING)) return;
+    if (!RB_TYPE_P(string, T_STRING)) return Qnil;
     if (RSTRING_LEN(string) > 4 * MAX_NAME_BYTES) string = rb_str_substr(string, 0, MAX_NAME_BYTES);
-    string = utf8(string);
-    append_bytes(name, RSTRING_PTR(string), (size_t)RSTRING_LEN(string));
-    RB_GC_GUARD(string);
+    return utf8(string);
 }
 
-/* The absolute path where one exists, else what the program was told; empty for a function written in C. */
-static void
-append_path(name_t *name, VALUE frame)
+static VALUE
+name_text(VALUE string)
+{
+    string = text(string);
+    return NIL_P(string) ? string : without_addresses(string);
+}
+
+/* Its first MAX_NAME_BYTES, or less so as not to end within a character; empty if nil. */
+static mpp_view_t
+view_of(VALUE string)
+{
+    if (NIL_P(string)) return MPP_VIEW("");
+    const char *bytes = RSTRING_PTR(string);
+    size_t length = (size_t)RSTRING_LEN(string);
+    if (length > MAX_NAME_BYTES) {
+        length = MAX_NAME_BYTES;
+        while (length > 0 && ((unsigned char)bytes[length] & 0xc0) == 0x80) length--;
+    }
+    return (mpp_view_t){bytes, length};
+}
+
+/* The absolute path where one exists, else what the program was told. */
+static VALUE
+path_of(VALUE frame)
 {
     VALUE path = rb_profile_frame_absolute_path(frame);
-    if (!RB_TYPE_P(path, T_STRING)) path = rb_profile_frame_path(frame);
-    append_string(name, path, append);
-    if (name->length == strlen("<cfunc>") && memcmp(name->bytes, "<cfunc>", name->length) == 0) name->length = 0;
+    return text(RB_TYPE_P(path, T_STRING) ? path : rb_profile_frame_path(frame));
+}
+
+static bool
+is_of_c_function(mpp_view_t path)
+{
+    static const char pseudo_path[] = "<cfunc>";
+    return path.length == sizeof(pseudo_path) - 1 && memcmp(path.bytes, pseudo_path, path.length) == 0;
 }
 
 static int32_t
@@ -110,22 +124,26 @@ line_number(VALUE number)
 mpp_status_t
 mpp_names_define_frame(mpp_profile_t *profile, VALUE frame)
 {
-    name_t name, filename;
-    name.length = filename.length = 0;
-    append_string(&name, rb_profile_frame_full_label(frame), append_without_addresses);
-    if (name.length == 0) append(&name, "(unnamed)", strlen("(unnamed)"));
-    append_path(&filename, frame);
+    VALUE name = name_text(rb_profile_frame_full_label(frame));
+    VALUE path = path_of(frame);
     int32_t start_line = line_number(rb_profile_frame_first_lineno(frame));
-    return mpp_profile_define_frame(profile, frame, view_of(&name), view_of(&filename), start_line);
+    mpp_view_t name_view = view_of(name);
+    mpp_view_t path_view = view_of(path);
+    if (name_view.length == 0) name_view = MPP_VIEW("(unnamed)");
+    if (is_of_c_function(path_view)) path_view.length = 0;
+    mpp_status_t status = mpp_profile_define_frame(profile, frame, name_view, path_view, start_line);
+    RB_GC_GUARD(name);
+    RB_GC_GUARD(path);
+    return status;
 }
 
 /* A name that is a constant path stays; any other may still change. */
 static bool
-is_constant_path(const name_t *name)
+is_constant_path(mpp_view_t name)
 {
-    if (name->length == 0 || (name->bytes[0] >= 'a' && name->bytes[0] <= 'z')) return false;
-    for (size_t i = 0; i < name->length; i++) {
-        unsigned char byte = (unsigned char)name->bytes[i];
+    if (name.length == 0 || (name.bytes[0] >= 'a' && name.bytes[0] <= 'z')) return false;
+    for (size_t i = 0; i < name.length; i++) {
+        unsigned char byte = (unsigned char)name.bytes[i];
         bool is_word = byte >= 0x80 || byte == '_' || byte == ':' || (byte >= '0' && byte <= '9') ||
                        (byte >= 'A' && byte <= 'Z') || (byte >= 'a' && byte <= 'z');
         if (!is_word) return false;
@@ -134,24 +152,31 @@ is_constant_path(const name_t *name)
 }
 
 static mpp_id_t
-define_anonymous(mpp_profile_t *profile, VALUE klass)
+define_class(mpp_profile_t *profile, VALUE klass, VALUE name)
 {
-    static const char prefix[] = "(anonymous ";
-    name_t name;
+    mpp_view_t view = view_of(name);
+    mpp_id_t id = mpp_profile_define_class(profile, is_constant_path(view) ? klass : 0, view);
+    RB_GC_GUARD(name);
+    return id;
+}
+
+static VALUE
+anonymous_name(VALUE klass)
+{
     VALUE superclass = klass;
     VALUE superclass_name = Qnil;
     while (NIL_P(superclass_name) && RTEST(superclass = rb_class_superclass(superclass))) {
         superclass_name = rb_mod_name(superclass);
     }
-    name.length = 0;
-    append(&name, prefix, sizeof(prefix) - 1);
+    VALUE name = rb_str_new_cstr("(anonymous ");
     if (NIL_P(superclass_name)) {
-        append(&name, "class", strlen("class"));
+        rb_str_cat_cstr(name, "class");
     } else {
-        append_string(&name, superclass_name, append_without_addresses);
+        mpp_view_t view = view_of(superclass_name = name_text(superclass_name));
+        rb_str_cat(name, view.bytes, (long)view.length);
     }
-    append(&name, ")", 1);
-    return mpp_profile_define_class(profile, 0, view_of(&name));
+    RB_GC_GUARD(superclass_name);
+    return rb_str_cat_cstr(name, ")");
 }
 
 mpp_id_t
@@ -167,10 +192,6 @@ mpp_names_define_class(mpp_profile_t *profile, VALUE object)
     if (RBASIC_CLASS(object) == 0) return mpp_profile_define_class(profile, 0, MPP_VIEW("(internal)"));
 
     VALUE klass = rb_obj_class(object);
-    VALUE class_name = rb_mod_name(klass);
-    if (NIL_P(class_name)) return define_anonymous(profile, klass);
-    name_t name;
-    name.length = 0;
-    append_string(&name, class_name, append_without_addresses);
-    return mpp_profile_define_class(profile, is_constant_path(&name) ? klass : 0, view_of(&name));
+    VALUE name = rb_mod_name(klass);
+    return define_class(profile, klass, NIL_P(name) ? anonymous_name(klass) : name_text(name));
 }
