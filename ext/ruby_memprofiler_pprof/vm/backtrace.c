@@ -1,6 +1,8 @@
 /*
  * One walk of the Ruby stack into the collector's scratch arrays, and the sample is the core's. One frame more than the
  * limit is asked for, to know whether frames towards the root were left out. One walk in MPP_TIMED_EVERY is timed.
+ * Near the end of the C stack there is no walk: were the guard page met in here, the VM's exception would leave an
+ * allocation, and our tables, half done.
  */
 #include "vm.h"
 
@@ -37,6 +39,11 @@ walk(mpp_collector_t *collector, VALUE object, mpp_weight_t weight)
 void
 mpp_backtrace_sample(mpp_collector_t *collector, VALUE object, mpp_weight_t weight)
 {
+    if (MPP_UNLIKELY(ruby_stack_check())) {
+        static const mpp_backtrace_t no_frames = {.truncated = true};
+        mpp_profile_sample(collector->profile, object, weight, &no_frames);
+        return;
+    }
     if (MPP_LIKELY(collector->n_samples % MPP_TIMED_EVERY != 0)) {
         walk(collector, object, weight);
         return;

@@ -119,7 +119,7 @@ void
 mpp_jobs_run(void *unused)
 {
     (void)unused;
-    /* Near the end of the C stack the VM's guard page would throw from amid the tables: a later job will do it. */
+    /* Near the end of the C stack the guard page's exception could come amid all this: a later sample triggers it. */
     if (mpp_compat_in_other_ractor() || ruby_stack_check()) return;
     if (mpp_process.n_in_bursts > 0) mpp_bursts_tick();
     mpp_collector_t *collector;

@@ -229,7 +229,7 @@ void mpp_bursts_sampled(mpp_collector_t *collector);
 
 /* -- backtrace.c -- */
 
-/* Walks the stack and hands the sample to the profile. [newobj] */
+/* Walks the stack and hands the sample to the profile; without frames where the C stack is nearly at its end. [newobj] */
 void mpp_backtrace_sample(mpp_collector_t *collector, VALUE object, mpp_weight_t weight);
 
 /* -- names.c -- */
@@ -245,10 +245,11 @@ mpp_id_t mpp_names_define_class(mpp_profile_t *profile, VALUE object);
 
 /* -- jobs.c -- */
 
-/* The postponed job: drains every running collector. [gvl] */
+/* The postponed job: drains every running collector. Does nothing where the C stack is nearly at its end. [gvl] */
 void mpp_jobs_run(void *unused);
 
-/* Hands over all that waits in one collector. Checks no interrupts, does not raise, may nest. [gvl] */
+/* Hands over all that waits in one collector. Checks no interrupts, does not raise, may nest. Not where
+ * ruby_stack_check() finds the C stack nearly at its end: the methods refuse to run there. [gvl] */
 void mpp_jobs_drain(mpp_collector_t *collector);
 
 /* -- flush.c -- */
