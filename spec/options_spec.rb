@@ -14,6 +14,9 @@ RSpec.describe "the options of a Collector" do
   def make(**options) = MemprofilerPprof::Collector.new(**options)
 
   allowed = {
+    mode: %i[fixed burst],
+    overhead: [nil, 1.0e-6, 0.5, Rational(1, 100)],
+    timer_signal: [nil, 34, 64],
     sample_rate: [nil, 1.0e-6, 0.01, 1.0, 1, Rational(1, 3), Rational(1)],
     max_heap_samples: [1, 16_777_216],
     max_allocation_samples: [16, 16_777_216],
@@ -26,7 +29,11 @@ RSpec.describe "the options of a Collector" do
     threads: %i[all current],
     seed: [nil, 0, 2**64 - 1]
   }
+  needs = { overhead: { mode: :burst }, timer_signal: { mode: :burst } }
   wrong_values = {
+    mode: [:bursts, :none],
+    overhead: [0, 0.0, -0.1, 0.5.next_float, 1, Rational(2, 3), Float::NAN, Float::INFINITY, 10**400],
+    timer_signal: [0, 27, 33, 65, -1, 2**64],
     sample_rate: [0, 0.0, -0.0, -0.5, 1.0.next_float, 2, 9.9e-7, Rational(3, 2), Rational(1, 10_000_000), Float::NAN,
                   Float::INFINITY, -Float::INFINITY, 10**400, -(10**400)],
     max_heap_samples: [0, -1, 16_777_217, 2**64],
@@ -40,9 +47,11 @@ RSpec.describe "the options of a Collector" do
     seed: [-1, 2**64]
   }
   integers = %i[max_heap_samples max_allocation_samples memory_limit max_stack_depth]
-  symbols = %i[class_names sample_types liveness threads]
+  symbols = %i[mode class_names sample_types liveness threads]
   strange = ["0.5", "all", [], {}, Object, Object.new, Complex(1, 0), BigDecimal("0.5"), hostile, loud]
   wrong_types = {
+    overhead: [true, :half, *strange],
+    timer_signal: [true, 1.0, :USR1, *strange],
     sample_rate: [true, false, :half, *strange],
     seed: [true, 1.0, Rational(2), :random, *strange],
     raw_counts: [nil, 0, 1, :true, "true", *strange]
@@ -60,11 +69,11 @@ RSpec.describe "the options of a Collector" do
 
   allowed.each do |option, values|
     it "#{option} takes the ends of its range" do
-      values.each { |value| expect(make(option => value).running?).to be false }
+      values.each { |value| expect(make(option => value, **needs.fetch(option, {})).running?).to be false }
     end
 
     it "#{option} can be read" do
-      values.compact.each { |value| expect(make(option => value).public_send(option)).to eq value }
+      values.compact.each { |value| expect(make(option => value, **needs.fetch(option, {})).public_send(option)).to eq value }
     end
   end
 

@@ -118,12 +118,14 @@ module MemprofilerPprof
       Options.check(:seed, seed)
       Options.check_mode(mode, overhead: overhead, timer_signal: timer_signal, sample_rate: sample_rate,
                                raw_counts: raw_counts, liveness: liveness)
+      overhead = (overhead || DEFAULT_OVERHEAD).to_f if mode == :burst
+      sample_rate = (sample_rate || DEFAULT_SAMPLE_RATE).to_f if mode == :fixed
+      initialize_native(sample_rate || DEFAULT_SAMPLE_RATE, max_heap_samples, max_allocation_samples, memory_limit,
+                        max_stack_depth, raw_counts, liveness == :auto ? :free_hook : liveness, seed, overhead, timer_signal)
       @mode = mode
-      @overhead = (overhead || DEFAULT_OVERHEAD).to_f if mode == :burst
+      @overhead = overhead
       @timer_signal = timer_signal
-      @sample_rate = (sample_rate || DEFAULT_SAMPLE_RATE).to_f if mode == :fixed
-      initialize_native(@sample_rate || DEFAULT_SAMPLE_RATE, max_heap_samples, max_allocation_samples, memory_limit,
-                        max_stack_depth, raw_counts, liveness == :auto ? :free_hook : liveness, seed, @overhead, timer_signal)
+      @sample_rate = sample_rate
       @max_heap_samples = max_heap_samples
       @max_allocation_samples = max_allocation_samples
       @memory_limit = memory_limit
