@@ -99,7 +99,8 @@ RSpec.describe "the options of a Collector" do
 
   it "defaults are those of the documentation" do
     expect(allowed.keys.to_h { |option| [option, make.public_send(option)] }).to eq(
-      sample_rate: 0.01, max_heap_samples: 100_000, max_allocation_samples: 100_000, memory_limit: 67_108_864,
+      mode: :fixed, overhead: nil, timer_signal: nil, sample_rate: 0.01,
+      max_heap_samples: 100_000, max_allocation_samples: 100_000, memory_limit: 67_108_864,
       max_stack_depth: 512, class_names: nil, sample_types: :memprofiler, raw_counts: false, liveness: :auto,
       threads: :all, seed: nil
     )
