@@ -167,6 +167,21 @@ RSpec.describe "burst mode" do
       expect(output.lines(chomp: true)).to eq ["trapped", "free again", "true", "true", "40"]
     end
 
+    it "stays with whoever takes it while we have it" do
+      output = Child.run(<<~RUBY)
+        collector = MemprofilerPprof::Collector.new(mode: :burst)
+        collector.start!
+        signal = collector.stats[:burst][:signal]
+        taken = false
+        trap(signal) { taken = true }
+        collector.stop!
+        Process.kill(signal, Process.pid)
+        sleep 0.01
+        print taken
+      RUBY
+      expect(output).to eq "true"
+    end
+
     it "gives way where there is none: fixed, with one warning" do
       output = Child.run(<<~RUBY, environment: { "RUBYOPT" => "-W1" })
         (34..64).each { |number| trap(number) {} }
