@@ -31,6 +31,18 @@ RSpec.describe "burst mode" do
     expect(datas.sum(&:allocation_samples_count)).to be_between(20, stats[:samples])
   end
 
+  it "loses no allocation where flushes are so frequent that most have no window" do
+    collector = bursts
+    collector.start!
+    datas = Array.new(200) { Array.new(2_000) { Object.new } && collector.flush }
+    datas << collector.flush until datas.last.allocation_samples_count.positive?
+    allocations = collector.stats[:allocations]
+    collector.stop!
+    total = datas.sum { |data| read(data).total("allocations") }
+    expect(datas.count { |data| data.allocation_samples_count.zero? }).to be > 20
+    expect(total).to be_within(allocations[:vm] * 0.02).of(allocations[:vm])
+  end
+
   it "says in the profile how it came about" do
     collector = bursts
     collector.start!

@@ -159,7 +159,8 @@ module MemprofilerPprof
     alias stop stop!
 
     # The allocations since the last flush (or the start), and what is retained of all since the start. Objects that are
-    # dead but not collected yet count as retained.
+    # dead but not collected yet count as retained. In burst mode, what was allocated before the first sample after a flush
+    # may come in a later one: an interval without any has no allocations.
     #
     # @param gc [Boolean] collect garbage first, so that what is retained is exact. Without effect after stop
     # @param min_gc_age [Integer] leave out of retained what has not survived so many collections, 0 to 2**31 - 1
