@@ -73,6 +73,22 @@ RSpec.describe "burst mode" do
     expect(data.estimate(/no such method/, type: :allocations)).to have_attributes(value: 0, low: 0, high: be > 0)
   end
 
+  it "estimates nothing with certainty from no window, or one" do
+    collector = bursts
+    collector.start!
+    none = collector.flush
+    nil while collector.stats[:burst][:windows].zero? && 200.times { Object.new }
+    one = collector.snapshot
+    collector.stop!
+    %i[allocations allocation_size retained_objects retained_size].each do |type|
+      estimate = none.estimate(/./, type: type)
+      expect(estimate).to have_attributes(value: 0, low: 0, high: Float::INFINITY, standard_error: Float::INFINITY)
+      expect(estimate.to_s).to match(/\A0( B)? \(0 – ∞\)\z/)
+      expect(one.estimate(/./, type: type)).to have_attributes(low: 0, standard_error: Float::INFINITY)
+      expect(one.estimate(/./, type: type).to_s).to match(/\(0 – .*\)\z/)
+    end
+  end
+
   it "knows what is retained, at a lower rate than is allocated" do
     kept = []
     collector = bursts
