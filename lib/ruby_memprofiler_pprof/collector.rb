@@ -84,7 +84,8 @@ module MemprofilerPprof
     # @param max_heap_samples [Integer] most sampled live objects followed, 1 to 16,777,216. At the limit every second
     #   one is let go and the others count double
     # @param max_allocation_samples [Integer] most distinct combinations of stack, class and labels, 16 to 16,777,216.
-    #   At the limit the least used are folded into one, named +(evicted)+
+    #   At the limit the least used are folded into one, named +(evicted)+. In burst mode each counts once for each of
+    #   the 16 groups of windows that it was seen in
     # @param memory_limit [Integer] bytes for the tables, 1 MiB to 1 TiB. At the limit stacks are folded and live
     #   samples let go in the same ways; samples that find no room even so are dropped and counted. A flush takes memory
     #   for its copy of the rows and up to 4 MiB more
