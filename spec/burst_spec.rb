@@ -31,6 +31,18 @@ RSpec.describe "burst mode" do
     expect(datas.sum(&:allocation_samples_count)).to be_between(20, stats[:samples])
   end
 
+  it "loses no allocation where flushes are so frequent that most have no window" do
+    collector = bursts
+    collector.start!
+    datas = Array.new(200) { Array.new(2_000) { Object.new } && collector.flush }
+    datas << collector.flush until datas.last.allocation_samples_count.positive?
+    allocations = collector.stats[:allocations]
+    collector.stop!
+    total = datas.sum { |data| read(data).total("allocations") }
+    expect(datas.count { |data| data.allocation_samples_count.zero? }).to be > 20
+    expect(total).to be_within(allocations[:vm] * 0.02).of(allocations[:vm])
+  end
+
   it "says in the profile how it came about" do
     collector = bursts
     collector.start!
@@ -59,6 +71,22 @@ RSpec.describe "burst mode" do
       expect(estimate.high).to be >= estimate.value
     end
     expect(data.estimate(/no such method/, type: :allocations)).to have_attributes(value: 0, low: 0, high: be > 0)
+  end
+
+  it "estimates nothing with certainty from no window, or one" do
+    collector = bursts
+    collector.start!
+    none = collector.flush
+    nil while collector.stats[:burst][:windows].zero? && 200.times { Object.new }
+    one = collector.snapshot
+    collector.stop!
+    %i[allocations allocation_size retained_objects retained_size].each do |type|
+      estimate = none.estimate(/./, type: type)
+      expect(estimate).to have_attributes(value: 0, low: 0, high: Float::INFINITY, standard_error: Float::INFINITY)
+      expect(estimate.to_s).to match(/\A0( B)? \(0 – ∞\)\z/)
+      expect(one.estimate(/./, type: type)).to have_attributes(low: 0, standard_error: Float::INFINITY)
+      expect(one.estimate(/./, type: type).to_s).to match(/\(0 – .*\)\z/)
+    end
   end
 
   it "knows what is retained, at a lower rate than is allocated" do
@@ -165,6 +193,21 @@ RSpec.describe "burst mode" do
         puts signal != 63, signal.between?(35, 64), asked
       RUBY
       expect(output.lines(chomp: true)).to eq ["trapped", "free again", "true", "true", "40"]
+    end
+
+    it "stays with whoever takes it while we have it" do
+      output = Child.run(<<~RUBY)
+        collector = MemprofilerPprof::Collector.new(mode: :burst)
+        collector.start!
+        signal = collector.stats[:burst][:signal]
+        taken = false
+        trap(signal) { taken = true }
+        collector.stop!
+        Process.kill(signal, Process.pid)
+        sleep 0.01
+        print taken
+      RUBY
+      expect(output).to eq "true"
     end
 
     it "gives way where there is none: fixed, with one warning" do

@@ -84,7 +84,8 @@ module MemprofilerPprof
     # @param max_heap_samples [Integer] most sampled live objects followed, 1 to 16,777,216. At the limit every second
     #   one is let go and the others count double
     # @param max_allocation_samples [Integer] most distinct combinations of stack, class and labels, 16 to 16,777,216.
-    #   At the limit the least used are folded into one, named +(evicted)+
+    #   At the limit the least used are folded into one, named +(evicted)+. In burst mode each counts once for each of
+    #   the 16 groups of windows that it was seen in
     # @param memory_limit [Integer] bytes for the tables, 1 MiB to 1 TiB. At the limit stacks are folded and live
     #   samples let go in the same ways; samples that find no room even so are dropped and counted. A flush takes memory
     #   for its copy of the rows and up to 4 MiB more
@@ -161,7 +162,8 @@ module MemprofilerPprof
     alias stop stop!
 
     # The allocations since the last flush (or the start), and what is retained of all since the start. Objects that are
-    # dead but not collected yet count as retained.
+    # dead but not collected yet count as retained. In burst mode, what was allocated before the first sample after a flush
+    # may come in a later one: an interval without any has no allocations.
     #
     # @param gc [Boolean] collect garbage first, so that what is retained is exact. Without effect after stop
     # @param min_gc_age [Integer] leave out of retained what has not survived so many collections, 0 to 2**31 - 1

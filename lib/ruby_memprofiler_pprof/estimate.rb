@@ -6,13 +6,13 @@ module MemprofilerPprof
     # @return [Float] the best guess, objects or bytes
     attr_reader :value
 
-    # @return [Float] its standard error, in the same unit
+    # @return [Float] its standard error, in the same unit; Infinity where less than two windows say anything
     attr_reader :standard_error
 
     # @return [Float] lower end of the 95 % interval
     attr_reader :low
 
-    # @return [Float] upper end of the 95 % interval
+    # @return [Float] upper end of the 95 % interval, Infinity where nothing is known
     attr_reader :high
 
     # @return [String] "count" or "bytes"
@@ -30,8 +30,8 @@ module MemprofilerPprof
 
     # @return [String] such as "3.1 MB (2.7 – 3.5)"
     def to_s
-      scale, suffix = scale_of([value, high].max)
-      number = ->(amount) { (amount / scale).round(amount.zero? ? 0 : 1) }
+      scale, suffix = scale_of(high.finite? ? [value, high].max : value)
+      number = ->(amount) { amount.finite? ? (amount / scale).round(amount.zero? ? 0 : 1) : "∞" }
       "#{number.(value)}#{suffix} (#{number.(low)} – #{number.(high)})"
     end
 

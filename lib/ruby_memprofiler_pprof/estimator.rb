@@ -38,6 +38,8 @@ module MemprofilerPprof
     def of_windows(samples, types, index)
       kind = index < 2 ? :allocated : :retained
       whole = @spread.fetch(kind)
+      return [0.0, Float::INFINITY, 0.0, Float::INFINITY] if whole.sum.zero?
+
       part = Array.new(whole.size, 0.0)
       unit = index.even? ? 1.0 : mean_size(types, index) # so that part and whole are of one size
       samples.each do |sample|

@@ -18,7 +18,7 @@ test_nothing_seen_says_nothing(void **state)
     (void)state;
     const double none[G] = {0};
     mpp_estimate_t estimate = mpp_estimate_share(none, none, 0, 0);
-    assert_true(estimate.share == 0 && estimate.low == 0 && estimate.high == 1);
+    assert_true(estimate.share == 0 && estimate.low == 0 && estimate.high == 1 && isinf(estimate.standard_error));
 }
 
 static void
@@ -27,7 +27,9 @@ test_one_group_says_nothing_but_the_share(void **state)
     (void)state;
     const double part[G] = {0, 3}, whole[G] = {0, 4};
     mpp_estimate_t estimate = mpp_estimate_share(part, whole, 1, 0);
-    assert_true(estimate.share == 0.75 && estimate.low == 0 && estimate.high == 1);
+    assert_true(estimate.share == 0.75 && estimate.low == 0 && estimate.high == 1 && isinf(estimate.standard_error));
+    estimate = mpp_estimate_ratio(part, whole, 1, 0);
+    assert_true(estimate.share == 0.75 && estimate.low == 0 && isinf(estimate.high) && isinf(estimate.standard_error));
 }
 
 /* Residuals of ± 2 in each of 16 groups: variance 16 × 4 × 16/15 / 160². */

@@ -66,7 +66,8 @@ mpp_estimate_t
 mpp_estimate_share(const double *part, const double *whole, uint64_t n_windows, double unobserved)
 {
     sums_t sums = add_up(part, whole);
-    mpp_estimate_t estimate = {.share = sums.whole > 0 ? sums.part / sums.whole : 0, .high = 1};
+    mpp_estimate_t estimate = {.share = sums.whole > 0 ? sums.part / sums.whole : 0, .high = 1,
+                               .standard_error = INFINITY};
     if (sums.n_groups < 2) return estimate;
 
     double variance = share_variance(part, whole, &sums, estimate.share);
@@ -99,7 +100,8 @@ mpp_estimate_t
 mpp_estimate_ratio(const double *part, const double *whole, uint64_t n_windows, double unobserved)
 {
     sums_t sums = add_up(part, whole);
-    mpp_estimate_t estimate = {.share = sums.whole > 0 ? sums.part / sums.whole : 0, .high = INFINITY};
+    mpp_estimate_t estimate = {.share = sums.whole > 0 ? sums.part / sums.whole : 0, .high = INFINITY,
+                               .standard_error = INFINITY};
     if (sums.n_groups < 2) return estimate;
 
     double variance = share_variance(part, whole, &sums, estimate.share);

@@ -19,11 +19,13 @@ typedef struct {
  * The share of a part whose sums by group are part[0 … MPP_N_GROUPS - 1] in a whole whose sums are whole[…] (part is
  * included in whole), in any unit. n_windows: behind these sums; says how small a part may go unseen. `unobserved`: share
  * of the whole that sampling is known to have missed; it may belong to the part, wholly or not at all, and widens the
- * interval upwards and downwards accordingly. A whole of zero, or seen in one group only: interval 0 … 1. [any]
+ * interval upwards and downwards accordingly. A whole of zero, or seen in one group only: an error of
+ * infinity, interval 0 … 1. [any]
  */
 mpp_estimate_t mpp_estimate_share(const double *part, const double *whole, uint64_t n_windows, double unobserved);
 
-/* The same where the part is not of the whole's kind (bytes to objects), so that it may be more than the whole. [any] */
+/* The same where the part is not of the whole's kind (bytes to objects), so that it may be more than the whole, and where
+ * nothing is known infinitely more. [any] */
 mpp_estimate_t mpp_estimate_ratio(const double *part, const double *whole, uint64_t n_windows, double unobserved);
 
 /* A sum over samples that are independent of each other, with the estimate of its variance; `least`: what one sample

@@ -305,8 +305,9 @@ mpp_bursts_scale(const mpp_collector_t *collector, bool delta)
     };
     memcpy(scale.group_weight, bursts->group_weight, sizeof(scale.group_weight));
     for (size_t i = 0; i < MPP_N_GROUPS; i++) scale.weight += scale.group_weight[i];
-    if (delta) subtract(&scale, &bursts->flushed);
-    return scale;
+    if (!delta) return scale;
+    subtract(&scale, &bursts->flushed);
+    return scale.weight > 0 ? scale : (mpp_scale_t){0};
 }
 
 double

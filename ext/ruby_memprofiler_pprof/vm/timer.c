@@ -179,13 +179,24 @@ ticks_arrive(void)
     return timer.proven;
 }
 
-/* Ignoring a signal throws away those that are under way, which would else meet the former handler. */
+static bool
+handler_is_ours(void)
+{
+    struct sigaction present;
+    if (sigaction(timer.signal_number, NULL, &present) != 0) return false;
+    return (present.sa_flags & SA_SIGINFO) && present.sa_sigaction == on_signal;
+}
+
+/* Ignoring a signal throws away those that are under way, which would else meet the former handler. Who has taken the
+ * signal after us keeps it. */
 static void
 give_signal_back(void)
 {
     struct sigaction ignore = {.sa_handler = SIG_IGN};
-    sigaction(timer.signal_number, &ignore, NULL);
-    sigaction(timer.signal_number, &timer.former, NULL);
+    if (handler_is_ours()) {
+        sigaction(timer.signal_number, &ignore, NULL);
+        sigaction(timer.signal_number, &timer.former, NULL);
+    }
     timer.signal_number = 0;
     tick.state = EMPTY;
 }

@@ -19,7 +19,8 @@ typedef struct {
  * nobody handles. NULL when it runs, else a static text that says why it cannot. [gvl] */
 const char *mpp_timer_start(int signal_number);
 
-/* No tick comes any more; the signal's former handler is back. Fine if it does not run. [gvl] */
+/* No tick comes any more; the signal's former handler is back, unless somebody has taken the signal meanwhile. Fine if it
+ * does not run. [gvl] */
 void mpp_timer_stop(void);
 
 /* In a forked child, which inherits the handler but no timer: makes one. False if there is none to be had. [gvl] */

@@ -211,7 +211,8 @@ void mpp_bursts_drained(mpp_collector_t *collector, uint64_t ns);
 /* The window has ended. [newobj] */
 void mpp_bursts_close(mpp_collector_t *collector);
 
-/* Over the run, or since the last delta flush. [gvl] */
+/* Over the run, or since the last delta flush. A delta without a sample has nothing that could stand for its allocations:
+ * it is zero, and they are the next one's. [gvl] */
 mpp_scale_t mpp_bursts_scale(const mpp_collector_t *collector, bool delta);
 
 /* What the samples are to be multiplied by so that they add up to the VM's counter; 0: nothing was sampled. [any] */
