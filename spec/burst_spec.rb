@@ -105,6 +105,20 @@ RSpec.describe "burst mode" do
     expect(samples_of(data, "Object").sum { |sample| sample.values["retained_objects"] }).to be < kept.size * 0.05
   end
 
+  it "estimates what is retained with an interval that holds it, also after thinning" do
+    kept = []
+    covered = (1..10).count do |seed|
+      collector = MemprofilerPprof::Collector.new(sample_rate: 0.5, max_heap_samples: 500, seed: seed)
+      data = collector.profile { kept = keep(4_000) }
+      estimate = data.estimate(/#keep\z/, type: :retained_objects)
+      4_000.between?(estimate.low, estimate.high)
+    end
+    expect(covered).to be >= 7
+    expect(kept.size).to eq 4_000
+  end
+
+  def keep(n) = Array.new(n) { Object.new }
+
   it "samples in the threads that run" do
     collector = bursts
     collector.start!
@@ -210,6 +224,19 @@ RSpec.describe "burst mode" do
       expect(output).to eq "true"
     end
 
+    it "is not taken from a handler, also where it was asked for" do
+      output = Child.run(<<~RUBY)
+        trap(40) { puts "trapped" }
+        Warning.define_singleton_method(:warn) { |*, **| }
+        collector = MemprofilerPprof::Collector.new(mode: :burst, timer_signal: 40)
+        collector.start!
+        Process.kill(40, Process.pid)
+        sleep 0.01
+        puts collector.stats[:burst_fallback]
+      RUBY
+      expect(output.lines(chomp: true)).to eq ["trapped", "the signal that was asked for is in use"]
+    end
+
     it "gives way where there is none: fixed, with one warning" do
       output = Child.run(<<~RUBY, environment: { "RUBYOPT" => "-W1" })
         (34..64).each { |number| trap(number) {} }
@@ -281,7 +308,6 @@ RSpec.describe "burst mode" do
       { overhead: 0.01 } => [ArgumentError, /overhead: 0.01 does not go with mode: :fixed/],
       { overhead: 0.01, sample_rate: 0.1 } => [ArgumentError, /overhead: 0.01 does not go with .*sample_rate/],
       { mode: :burst, raw_counts: true } => [ArgumentError, /raw_counts: true does not go with mode: :burst/],
-      { mode: :burst, liveness: :free_hook } => [ArgumentError, /liveness: :free_hook does not go with mode: :burst/],
       { timer_signal: 40 } => [ArgumentError, /timer_signal: 40 does not go with mode: :fixed/],
       { mode: :burst, timer_signal: 27 } => [ArgumentError, /timer_signal must be .* from 34 to 64.*, not 27/]
     }.each do |options, (error, message)|

@@ -10,7 +10,7 @@ RSpec.describe MemprofilerPprof::ProfileData do
   def make(**changes)
     values = { pprof_data: "\x1F\x8B profile".b, allocation_samples_count: 3, heap_samples_count: 2,
                dropped_samples: { memory_limit: 1 }, evicted_rows_count: 0, started_at: Time.at(0), duration: 1.5,
-               sample_rate: 0.1, **changes }
+               sample_rate: 0.1, live_thinning: 1.0, **changes }
     described_class.allocate.tap do |data|
       values.each { |name, value| data.instance_variable_set("@#{name}", value.freeze) }
     end.freeze

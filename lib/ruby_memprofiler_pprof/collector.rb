@@ -118,7 +118,7 @@ module MemprofilerPprof
       Options.check(:threads, threads)
       Options.check(:seed, seed)
       Options.check_mode(mode, overhead: overhead, timer_signal: timer_signal, sample_rate: sample_rate,
-                               raw_counts: raw_counts, liveness: liveness)
+                               raw_counts: raw_counts)
       overhead = (overhead || DEFAULT_OVERHEAD).to_f if mode == :burst
       sample_rate = (sample_rate || DEFAULT_SAMPLE_RATE).to_f if mode == :fixed
       initialize_native(sample_rate || DEFAULT_SAMPLE_RATE, max_heap_samples, max_allocation_samples, memory_limit,

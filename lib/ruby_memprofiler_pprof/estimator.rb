@@ -8,9 +8,11 @@ module MemprofilerPprof
   # @api private
   class Estimator
     # @param data [ProfileData]
+    # @param live_thinning [Float] share of the live samples that thinning has left
     # @param spread [Hash, nil] in burst mode, what the flush knows of the windows
-    def initialize(data, spread)
+    def initialize(data, live_thinning, spread)
       @sample_rate = data.sample_rate
+      @live_thinning = live_thinning
       @spread = spread
       @profile = ProfileReader.read(spread ? spread.fetch(:pprof_data) : data.pprof_data)
     end
@@ -46,9 +48,16 @@ module MemprofilerPprof
         group = sample.labels["group"] # (dropped) and (evicted) have none
         part[group] += sample.values.fetch(types[index]) / unit if group
       end
+      unobserved = @spread.fetch(:"#{kind}_unobserved")
       numbers = MemprofilerPprof.__send__(:estimate_part_native, part, whole, @spread.fetch(:"#{kind}_windows"),
-                                          @spread.fetch(:"#{kind}_unobserved"), index.even?)
-      numbers.map { |number| number * whole.sum * unit }
+                                          kind == :retained ? 0.0 : unobserved, index.even?)
+      numbers = numbers.map { |number| number * whole.sum * unit }
+      kind == :retained ? widen(numbers, unobserved, @profile.total(types[index])) : numbers
+    end
+
+    # Of what no window has seen as large a share is retained as of the rest, and all of that may be the part's.
+    def widen((value, standard_error, low, high), unobserved, retained)
+      [value, standard_error, low * (1 - unobserved), (high * (1 - unobserved)) + (unobserved * retained)]
     end
 
     def mean_size(types, index)
@@ -56,11 +65,13 @@ module MemprofilerPprof
       count.positive? ? @profile.total(types[index]).to_f / count : 1.0
     end
 
-    # Each sample stands for 1 / rate objects: a sum over them varies by the sum of (1 - rate) / rate² × size².
+    # Each sample stands for 1 / rate objects: a sum over them varies by the sum of (1 - rate) / rate² × size². A live one
+    # that thinning might have let go stands for more.
     def of_draws(samples, types, index)
       count_type = types[index - index % 2]
       sum = variance = 0.0
-      scale = (1 - @sample_rate) / @sample_rate
+      rate = index < 2 ? @sample_rate : @sample_rate * @live_thinning
+      scale = (1 - rate) / rate
       samples.each do |sample|
         value = sample.values.fetch(types[index])
         sum += value

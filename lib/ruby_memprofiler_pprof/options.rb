@@ -65,7 +65,7 @@ module MemprofilerPprof
       # What belongs to one mode alone.
       # @return [void]
       # @raise [ArgumentError] naming both of what does not go together
-      def check_mode(mode, overhead:, timer_signal:, sample_rate:, raw_counts:, liveness:)
+      def check_mode(mode, overhead:, timer_signal:, sample_rate:, raw_counts:)
         if mode == :fixed
           refuse("overhead", overhead, "mode: :fixed, which follows sample_rate") if overhead
           refuse("timer_signal", timer_signal, "mode: :fixed") if timer_signal
@@ -73,7 +73,6 @@ module MemprofilerPprof
         end
         refuse("sample_rate", sample_rate, "mode: :burst, which follows overhead") if sample_rate
         refuse("raw_counts", raw_counts, "mode: :burst, where samples alone say nothing") if raw_counts
-        refuse("liveness", liveness, "mode: :burst, for it keeps a hook in all the time") if liveness == :free_hook
       end
 
       # @return [Object] the value, or the default for nil

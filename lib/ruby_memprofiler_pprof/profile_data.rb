@@ -59,8 +59,9 @@ module MemprofilerPprof
       pprof_data.bytesize
     end
 
-    # How much the stacks with a matching frame have of a value, and how well that is known. Without thinning of live
-    # samples, dropped samples and +raw_counts+; a stack of which nothing was sampled may still have what the interval says.
+    # How much the stacks with a matching frame have of a value, and how well that is known: retained bytes, unless another
+    # type is asked for. What was dropped is not in it. Where nothing was sampled there may still be as much as the interval
+    # says. Of no use with +raw_counts+.
     #
     # @param pattern [Regexp] matched against the names of functions
     # @param type [String, Symbol, nil] one of the profile's sample types, such as +"retained_size"+ or +"alloc_space"+;
@@ -73,7 +74,7 @@ module MemprofilerPprof
     def estimate(pattern, type: nil)
       raise TypeError, "pattern must be a Regexp, not #{pattern.inspect}" unless Regexp === pattern
 
-      Estimator.new(self, @spread).estimate(pattern, type)
+      Estimator.new(self, @live_thinning, @spread).estimate(pattern, type)
     end
 
     # @return [String] the counts, without the profile itself

@@ -101,6 +101,7 @@ typedef struct {
     bool in_own_work;
     mpp_own_work_t own_work;
     mpp_snapshot_t *snapshot;
+    double live_thinning; /* share of live samples that thinning has left */
     bool in_bursts;
     mpp_scale_t scale; /* burst mode: of the allocations that the snapshot covers */
     mpp_scale_t retained_scale;
@@ -230,8 +231,7 @@ comment_bursts(flush_t *flush)
     if (!bursts->running) return;
     add_comment(flush, "mode: burst, %llu windows, %llu since the start", (unsigned long long)flush->scale.n_windows,
                 (unsigned long long)totals->n_windows);
-    add_comment(flush, "unobserved: at most %.2f %% of allocations, in native calls that took longer than %.1f ms",
-                100 * mpp_scale_unobserved(&flush->scale), (double)mpp_burst_lead(&bursts->machine) / 1e6);
+    add_comment(flush, "unobserved: at most %.2f %% of allocations", 100 * mpp_scale_unobserved(&flush->scale));
     add_comment(flush, "scale: %llu allocations counted by the VM, %.0f estimated from samples alone",
                 (unsigned long long)flush->scale.allocated, (double)flush->scale.weight / (double)MPP_WEIGHT_ONE);
 }
@@ -242,6 +242,7 @@ write_comments(flush_t *flush)
     mpp_collector_t *collector = flush->collector;
     mpp_profile_stats_t stats;
     mpp_profile_stats(collector->profile, &stats);
+    flush->live_thinning = 1.0 / (double)(UINT64_C(1) << stats.thinning);
     flush->options.comments = flush->comments;
     add_comment(flush, "ruby_memprofiler_pprof " MPP_VERSION ", ruby %d.%d", RUBY_API_VERSION_MAJOR,
                 RUBY_API_VERSION_MINOR);
@@ -395,6 +396,7 @@ build_profile_data(flush_t *flush)
     rb_iv_set(data, "@started_at", rb_obj_freeze(started_at));
     rb_iv_set(data, "@duration", DBL2NUM((double)flush->duration_ns / 1e9));
     rb_iv_set(data, "@sample_rate", DBL2NUM(mpp_run_sample_rate(flush->collector)));
+    rb_iv_set(data, "@live_thinning", DBL2NUM(flush->live_thinning));
     rb_iv_set(data, "@spread", flush->in_bursts ? build_spread(flush) : Qnil);
     return rb_obj_freeze(data);
 }

@@ -143,17 +143,20 @@ create(void)
     return timer.exists;
 }
 
-/* From the top, for what is chosen by hand is chosen from the bottom. */
+static bool
+is_free(int number)
+{
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && !(action.sa_flags & SA_SIGINFO) && action.sa_handler == SIG_DFL;
+}
+
+/* From the top, for what is chosen by hand is chosen from the bottom. 0: there is none. */
 static int
 free_signal(void)
 {
-    struct sigaction action;
-    for (int number = SIGRTMAX - 1; number > SIGRTMIN; number--) {
-        if (sigaction(number, NULL, &action) == 0 && !(action.sa_flags & SA_SIGINFO) && action.sa_handler == SIG_DFL) {
-            return number;
-        }
-    }
-    return 0;
+    int number = SIGRTMAX - 1;
+    while (number > SIGRTMIN && !is_free(number)) number--;
+    return number > SIGRTMIN ? number : 0;
 }
 
 static bool
@@ -206,6 +209,7 @@ mpp_timer_start(int signal_number)
 {
     if (timer.signal_number != 0) return NULL;
     if (signal_number == 0 && (signal_number = free_signal()) == 0) return "every real-time signal is in use";
+    if (!is_free(signal_number)) return "the signal that was asked for is in use";
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
     sigfillset(&action.sa_mask);
     if (sigaction(signal_number, &action, &timer.former) != 0) return "the signal cannot be handled";
