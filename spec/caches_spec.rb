@@ -7,7 +7,7 @@ RSpec.describe "caches" do
   # Runs the block some frames deeper and wipes what it left on the machine stack.
   def elsewhere(depth = 30, &block) = depth.zero? ? block.call : elsewhere(depth - 1, &block)
 
-  %i[free_hook none].each do |liveness|
+  [*Collecting::BACK_ENDS, :none].each do |liveness|
     context "with liveness: #{liveness}" do
       def collect
         elsewhere { Array.new(50) { "wipe" } }
@@ -120,7 +120,7 @@ RSpec.describe "caches" do
     expect(wrong).to eq 0
   end
 
-  %i[free_hook none].each do |liveness|
+  [*Collecting::BACK_ENDS, :none].each do |liveness|
     it "leave the process's memory flat over flush cycles (liveness: #{liveness})", unless: Child.sanitized? do
       sizes = Child.run(<<~RUBY).lines.map(&:to_i)
         collector = exact(liveness: :#{liveness})

@@ -281,7 +281,7 @@ RSpec.describe MemprofilerPprof::Collector do
 
     it "may start and stop in any order, a hundred of them" do
       random = Random.new(3)
-      collectors = Array.new(100) { exact(liveness: random.rand(2).zero? ? :none : :auto) }
+      collectors = Array.new(100) { exact(liveness: [:none, *Collecting::BACK_ENDS].sample(random: random)) }
       1_000.times { collectors.sample(random: random).public_send(%i[start! stop!].sample(random: random)) }
       running = collectors.select(&:running?)
       kept = allocate_here(10)
@@ -369,7 +369,9 @@ RSpec.describe MemprofilerPprof::Collector do
     expect(kept.size).to eq 10
   end
 
-  describe "in a forked child" do
+  shared_examples "in a forked child" do |liveness|
+    include_context "with liveness", liveness
+
     it "goes on running in a new run, from zero" do
       collector = exact
       collector.start!
@@ -441,7 +443,7 @@ RSpec.describe MemprofilerPprof::Collector do
     end
 
     it "copes with a fork at any time, with threads that flush and allocate", unless: Child.sanitized? do
-      Child.run(<<~'RUBY')
+      run_child(<<~'RUBY')
         collectors = [exact, exact(threads: :current), exact(liveness: :none)].each(&:start!)
         flushers = collectors.map { |collector| Thread.new { loop { collector.flush } } }
         noise = Thread.new { loop { Array.new(100) { "x" * 50 } } }
@@ -483,6 +485,12 @@ RSpec.describe MemprofilerPprof::Collector do
     end
   end
 
+  Collecting::BACK_ENDS.each do |liveness|
+    describe "in a forked child (liveness: #{liveness})" do
+      include_examples "in a forked child", liveness
+    end
+  end
+
   describe "at exit" do
     {
       "by itself" => "",
@@ -509,7 +517,8 @@ RSpec.describe MemprofilerPprof::Collector do
     }.each do |how, code|
       it "ends well #{how}" do
         Child.run(<<~RUBY)
-          $running = [exact, exact(threads: :current), exact(liveness: :none), MemprofilerPprof::Collector.new]
+          $running = [exact, exact(threads: :current), exact(liveness: :none), exact(liveness: :weak_map),
+                      MemprofilerPprof::Collector.new]
           $running.each(&:start!)
           $objects = Array.new(10_000) { "x" * 50 }
           #{code}
@@ -523,9 +532,11 @@ RSpec.describe MemprofilerPprof::Collector do
     end
   end
 
-  describe "with other Ractors" do
+  shared_examples "with other Ractors" do |liveness|
+    include_context "with liveness", liveness
+
     it "refuses to be called from them" do
-      Child.run(<<~'RUBY', "-W:no-experimental")
+      run_child(<<~'RUBY', "-W:no-experimental")
         collector = exact
         collector.start!
         %i[start! stop! flush stats].each do |method|
@@ -542,7 +553,8 @@ RSpec.describe MemprofilerPprof::Collector do
     end
 
     it "gives up what it follows when another one's collection hides deaths", if: RUBY_VERSION < "4" do
-      output = Child.run(<<~'RUBY', "-W:no-experimental")
+      skip "none hides them from a WeakMap" if liveness == :weak_map && Collecting::WEAK_MAP
+      output = run_child(<<~'RUBY', "-W:no-experimental")
         Ractor.new { }.take # the first one makes the main Ractor collect
         collector = exact
         collector.start!
@@ -563,7 +575,7 @@ RSpec.describe MemprofilerPprof::Collector do
     end
 
     it "goes on beside them, tells what it did not see, and trusts no address that may be dead" do
-      output = Child.run(<<~'RUBY', "-W:no-experimental")
+      output = run_child(<<~'RUBY', "-W:no-experimental")
         collector = exact
         collector.start!
         kept = Array.new(1_000) { "x" * 100 }
@@ -581,6 +593,12 @@ RSpec.describe MemprofilerPprof::Collector do
       elsewhere, difference = output.split.map(&:to_i)
       expect(elsewhere).to be >= 90_000
       expect(difference).to eq 0
+    end
+  end
+
+  Collecting::BACK_ENDS.each do |liveness|
+    describe "with other Ractors (liveness: #{liveness})" do
+      include_examples "with other Ractors", liveness
     end
   end
 end

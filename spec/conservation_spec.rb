@@ -72,7 +72,7 @@ RSpec.describe "conservation" do
     instance_exec(&program)
   end
 
-  %i[free_hook none].each do |liveness|
+  [*Collecting::BACK_ENDS, :none].each do |liveness|
     programs.each do |name, program|
       it "holds over #{name} (liveness: #{liveness})" do
         collector = exact(liveness: liveness)
@@ -99,7 +99,7 @@ RSpec.describe "conservation" do
     end
   end
 
-  %i[free_hook none].each do |liveness|
+  [*Collecting::BACK_ENDS, :none].each do |liveness|
     it "holds with a collection at every allocation (liveness: #{liveness})" do
       output = Child.run(<<~RUBY)
         collector = exact(liveness: :#{liveness})
@@ -154,15 +154,16 @@ RSpec.describe "conservation" do
   end
 
   it "holds with several collectors, of which one samples one thread" do
-    collectors = [exact, exact(threads: :current), exact(liveness: :none), exact(max_allocation_samples: 16)]
+    collectors = [exact, exact(threads: :current), exact(liveness: :none), exact(max_allocation_samples: 16),
+                  *Collecting::BACK_ENDS.map { |liveness| exact(liveness: liveness) }]
     collectors.each(&:start!)
     Array.new(4) { Thread.new { 500.times { |i| { i => i.to_s } } } }.each(&:join)
     500.times { |i| { i => i.to_s } }
     collectors.each(&:flush)
     collectors.each(&:stop!)
-    expect(collectors.map { |collector| balance(collector).reduce(:-) }).to eq [0, 0, 0, 0]
+    expect(collectors.map { |collector| balance(collector).reduce(:-) }).to all(eq 0)
     expect(collectors[1].stats[:allocations][:other_thread]).to be >= 4_000
-    expect(collectors.map { |collector| collector.stats[:allocations][:unseen] }).to eq [0, 0, 0, 0]
+    expect(collectors.map { |collector| collector.stats[:allocations][:unseen] }).to all(eq 0)
   end
 
   it "holds in a forked child, whose first collection frees what the parent made" do

@@ -3,8 +3,10 @@
 require "timeout"
 
 # A flush that something interrupts loses nothing and leaves nothing half done.
-RSpec.describe "an interrupted flush" do
-  Interruption = Class.new(StandardError)
+Interruption = Class.new(StandardError)
+
+RSpec.shared_examples "an interrupted flush" do |liveness|
+  include_context "with liveness", liveness
 
   def make(n) = Array.new(n) { Object.new }
 
@@ -88,7 +90,7 @@ RSpec.describe "an interrupted flush" do
   end
 
   it "may run in a trap handler, a finalizer, another flush, at exit" do
-    output = Child.run(<<~'RUBY')
+    output = run_child(<<~'RUBY')
       collector = exact
       collector.start!
       sizes = []
@@ -114,6 +116,49 @@ RSpec.describe "an interrupted flush" do
       end
     RUBY
     expect(output).to eq "[true, true]"
+  end
+
+  it "swallows no exception that another thread raises, whatever it strikes" do
+    lost = run_child(<<~'RUBY').to_i
+      Struck = Class.new(Exception)
+      collector = exact
+      collector.start!
+      raised = rescued = 0
+      ready = done = false
+      target = Thread.new do
+        Thread.handle_interrupt(Struck => :never) do
+          ready = true
+          until done && !Thread.pending_interrupt?
+            begin
+              Thread.handle_interrupt(Struck => :immediate) { 20.times { |i| [i.to_s, Object.new] } }
+            rescue Struck
+              rescued += 1
+            end
+          end
+        end
+      end
+      Thread.pass until ready
+      40.times { target.raise(Struck) || (raised += 1) && sleep(0.001) }
+      done = true
+      target.join
+      collector.stop!
+      puts raised - rescued
+    RUBY
+    expect(lost).to eq 0
+  end
+
+  it "lets a thread that allocates be killed at any time" do
+    run_child(<<~'RUBY')
+      collector = exact
+      collector.start!
+      threads = Array.new(100) do |i|
+        thread = Thread.new { Array.new(10) { |j| [j.to_s, "x" * j] } while true }
+        sleep(0.0001 * (i % 20))
+        thread.kill
+      end
+      abort "unkilled: #{threads.count(&:alive?)}" unless threads.all? { |thread| thread.join(20) }
+      collector.stop!
+    RUBY
   end
 
   it "does not hold up the thread that is killed meanwhile" do
@@ -167,7 +212,7 @@ RSpec.describe "an interrupted flush" do
   end
 
   it "may be one in a trap handler while samples are drained" do
-    Child.run(<<~'RUBY')
+    run_child(<<~'RUBY')
       collector = exact
       collector.start!
       trap(:USR1) { collector.stats && collector.flush && collector.flush(gc: true) && exact.profile { Object.new } }
@@ -181,7 +226,7 @@ RSpec.describe "an interrupted flush" do
   end
 
   it "may be one in a finalizer that stops and starts" do
-    Child.run(<<~'RUBY')
+    run_child(<<~'RUBY')
       collector = exact
       collector.start!
       finalizer = proc { collector.stop! && collector.start! && collector.flush }
@@ -192,7 +237,7 @@ RSpec.describe "an interrupted flush" do
   end
 
   it "may be one in a TracePoint" do
-    Child.run(<<~'RUBY')
+    run_child(<<~'RUBY')
       collector = exact
       collector.start!
       inside = false
@@ -211,7 +256,7 @@ RSpec.describe "an interrupted flush" do
   end
 
   it "may come while it measures objects of C extensions" do
-    Child.run(<<~'RUBY')
+    run_child(<<~'RUBY')
       require "timeout"
       collector = exact
       collector.start!
@@ -224,5 +269,11 @@ RSpec.describe "an interrupted flush" do
       abort "lost" if collector.flush.heap_samples_count < kept.size
       collector.stop!
     RUBY
+  end
+end
+
+Collecting::BACK_ENDS.each do |liveness|
+  RSpec.describe "an interrupted flush (liveness: #{liveness})" do
+    include_examples "an interrupted flush", liveness
   end
 end

@@ -25,7 +25,7 @@ RSpec.describe "the options of a Collector" do
     class_names: [nil, :label, :frame, :off],
     sample_types: %i[memprofiler go],
     raw_counts: [true, false],
-    liveness: %i[auto free_hook none],
+    liveness: [:auto, *Collecting::BACK_ENDS, :none],
     threads: %i[all current],
     seed: [nil, 0, 2**64 - 1]
   }
@@ -42,7 +42,7 @@ RSpec.describe "the options of a Collector" do
     max_stack_depth: [0, -1, 10_001, 2**64],
     class_names: [:labels, :"", :none],
     sample_types: [:pprof, :Go],
-    liveness: [:weak_map, :finalizer],
+    liveness: [:mark_hook, :finalizer],
     threads: [:main, :other],
     seed: [-1, 2**64]
   }
@@ -116,10 +116,6 @@ RSpec.describe "the options of a Collector" do
     expect { make.snapshot(full: true) }.to raise_error(ArgumentError, /full/)
     expect { make.stop!(full: true) }.to raise_error(ArgumentError, /full/)
     expect { make.profile(full: true) {} }.to raise_error(ArgumentError, /full/)
-  end
-
-  it "says of :weak_map that there is none yet" do
-    expect { make(liveness: :weak_map) }.to raise_error(ArgumentError, /:weak_map is not available in this version/)
   end
 
   it "names the class of an object that it does not show" do

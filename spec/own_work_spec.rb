@@ -1,7 +1,9 @@
 # frozen_string_literal: true
 
 # What the profiler itself allocates is counted as its own and is in nobody's profile.
-RSpec.describe "own work" do
+RSpec.shared_examples "own work" do |liveness|
+  include_context "with liveness", liveness
+
   def own(collector) = collector.stats[:allocations][:own]
 
   def paths(data)
@@ -66,6 +68,7 @@ RSpec.describe "own work" do
   end
 
   it "is in no malloc accounting of the VM, and starts no collection" do
+    skip "the map is in the VM's memory" if liveness == :weak_map && Collecting::WEAK_MAP
     collector = exact
     GC.start
     GC.disable
@@ -96,6 +99,7 @@ RSpec.describe "own work" do
 
   # Such as a tracer's, which might leave in the midst of it for good.
   it "calls no method, so that nothing of the program runs in the midst of it" do
+    skip "a WeakMap has none but methods" if liveness == :weak_map && Collecting::WEAK_MAP
     collector = exact
     calls = []
     thread = Thread.current
@@ -105,5 +109,11 @@ RSpec.describe "own work" do
     expect(calls).to include(:flush_native, :stats, :stop_native)
     expect(calls.each_cons(2).filter_map { |call, inner| inner if call == :flush_native }).to all(eq(:snapshot).or(eq(:stats)))
     expect(calls.each_cons(2).filter_map { |call, inner| inner if call == :stats }).to eq [:stop!]
+  end
+end
+
+Collecting::BACK_ENDS.each do |liveness|
+  RSpec.describe "own work (liveness: #{liveness})" do
+    include_examples "own work", liveness
   end
 end

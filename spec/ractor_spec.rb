@@ -1,8 +1,10 @@
 # frozen_string_literal: true
 
 # Ractors other than the main one are not profiled: they must not disturb what is.
-RSpec.describe "Ractors" do
-  def child(code) = Child.run(code, "-W0")
+RSpec.shared_examples "Ractors" do |liveness|
+  include_context "with liveness", liveness
+
+  def child(code) = run_child(code, "-W0")
 
   it "that collect garbage and run the VM's jobs do no harm" do
     output = child(<<~'RUBY')
@@ -107,5 +109,11 @@ RSpec.describe "Ractors" do
       exit!(0)
     RUBY
     expect(output).to eq "survived"
+  end
+end
+
+Collecting::BACK_ENDS.each do |liveness|
+  RSpec.describe "Ractors (liveness: #{liveness})" do
+    include_examples "Ractors", liveness
   end
 end

@@ -173,12 +173,12 @@ death_of_sampled(void)
     CALLGRIND_TOGGLE_COLLECT;
 }
 
-static bool
+static mpp_finding_t
 same_size(void *context, const mpp_live_record_t *record, uint64_t *bytes)
 {
     (void)context;
     *bytes = record->bytes;
-    return true;
+    return MPP_FOUND_ALIVE;
 }
 
 static void

@@ -37,10 +37,11 @@ sanitize = sanitizers.empty? ? "" : "-fsanitize=#{sanitizers} -fno-sanitize-reco
   abort "zlib's headers are missing: install zlib1g-dev (Debian), zlib-devel (Fedora) or zlib-dev (Alpine)"
 have_library("m", "log1p", "math.h")
 
-# The first three are exported, but no header declares them.
+# The first four are exported, but no header declares them.
 have_func("rb_obj_memsize_of")
 have_func("rb_objspace_garbage_object_p")
 have_func("rb_objspace_marked_object_p")
+have_func("rb_gc_set_pending_interrupt") # and its counterpart
 have_func("rb_postponed_job_preregister", "ruby/debug.h")
 have_func("getrandom", "sys/random.h")
 have_library("rt", "timer_create", "time.h") # a library of its own in older C libraries

@@ -95,7 +95,10 @@ module MemprofilerPprof
     # @param sample_types [Symbol] +:memprofiler+ (allocations, allocation_size, retained_objects, retained_size) or
     #   +:go+ (alloc_objects, alloc_space, inuse_objects, inuse_space)
     # @param raw_counts [Boolean] true: a sample counts 1, nothing is scaled up
-    # @param liveness [Symbol] how deaths become known: +:free_hook+, +:none+ (not at all: retained is zero) or +:auto+
+    # @param liveness [Symbol] how deaths become known: +:free_hook+ (when they happen; costs at every death, sampled or
+    #   not), +:weak_map+ (from each collection; costs at samples alone. Before Ruby 3.4 no WeakMap can be filled
+    #   safely, and the marks of the collection are read instead: stats then tells +:mark_hook+), +:none+ (not at all:
+    #   retained is zero) or +:auto+ (+:free_hook+ at rates of 0.1 and above, +:weak_map+ below and in bursts)
     # @param threads [Symbol] +:all+, or +:current+ for the thread that calls start
     # @param seed [Integer, nil] makes the choice of samples repeatable, 0 to 2**64 - 1; nil: a random one
     # @raise [ArgumentError] if a value is out of its range or an option unknown, or two do not go together
@@ -122,7 +125,7 @@ module MemprofilerPprof
       overhead = (overhead || DEFAULT_OVERHEAD).to_f if mode == :burst
       sample_rate = (sample_rate || DEFAULT_SAMPLE_RATE).to_f if mode == :fixed
       initialize_native(sample_rate || DEFAULT_SAMPLE_RATE, max_heap_samples, max_allocation_samples, memory_limit,
-                        max_stack_depth, raw_counts, liveness == :auto ? :free_hook : liveness, seed, overhead, timer_signal)
+                        max_stack_depth, raw_counts, liveness, seed, overhead, timer_signal)
       @mode = mode
       @overhead = overhead
       @timer_signal = timer_signal

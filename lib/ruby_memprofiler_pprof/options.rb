@@ -38,7 +38,7 @@ module MemprofilerPprof
       class_names: optional.(one_of.(:label, :frame, :off), "as the sample types have it"),
       sample_types: one_of.(:memprofiler, :go),
       raw_counts: boolean,
-      liveness: one_of.(:auto, :free_hook, :none),
+      liveness: one_of.(:auto, :free_hook, :weak_map, :none),
       threads: one_of.(:all, :current),
       seed: optional.(integer.(0..(2**64 - 1)), "a random one"),
       gc: boolean,
@@ -59,7 +59,7 @@ module MemprofilerPprof
         end
         return value if rule.test.call(value)
 
-        raise ArgumentError, "#{option} must be #{rule.allowed}, not #{describe(value)}#{explain(option, value)}"
+        raise ArgumentError, "#{option} must be #{rule.allowed}, not #{describe(value)}"
       end
 
       # What belongs to one mode alone.
@@ -102,10 +102,6 @@ module MemprofilerPprof
       def class_name(value)
         type = Kernel.instance_method(:class).bind_call(value)
         Module.instance_method(:name).bind_call(type) || "an anonymous class"
-      end
-
-      def explain(option, value)
-        " (:weak_map is not available in this version)" if option == :liveness && value == :weak_map
       end
     end
   end

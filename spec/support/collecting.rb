@@ -2,6 +2,12 @@
 
 # What the specs of the collector share.
 module Collecting
+  # The back ends that follow objects.
+  BACK_ENDS = %i[free_hook weak_map].freeze
+
+  # Whether :weak_map is one here, or the mark hook stands in for it.
+  WEAK_MAP = RUBY_VERSION >= "3.4"
+
   # @return [MemprofilerPprof::Collector] an exact one unless told otherwise
   def exact(**options) = MemprofilerPprof::Collector.new(sample_rate: 1, **options)
 
@@ -39,6 +45,19 @@ module Collecting
   # @return [Object] what it gives, by way of Marshal
   # @raise [Child::Failed] if it raises or dies
   def in_fork(&block) = Child.fork(&block)
+end
+
+# For examples that hold whatever tells of deaths: in a group that includes this context, `exact` and the `exact` of
+# child processes make collectors with that back end.
+RSpec.shared_context "with liveness" do |liveness|
+  define_method(:liveness) { liveness }
+
+  define_method(:exact) { |**options| super(liveness: liveness, **options) }
+
+  define_method(:run_child) do |code, *options|
+    Child.run("def exact(**o) = MemprofilerPprof::Collector.new(sample_rate: 1, liveness: :#{liveness}, **o); #{code}",
+              *options)
+  end
 end
 
 RSpec.configure { |config| config.include Collecting }

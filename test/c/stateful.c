@@ -651,21 +651,29 @@ do_discard(model_t *model)
 
 /* -- measuring -- */
 
-static bool
+static mpp_finding_t
 measure(void *context, const mpp_live_record_t *record, uint64_t *bytes)
 {
     model_t *model = context;
     uint32_t slot = (uint32_t)(record->key - FIRST_OBJECT) / BYTES_PER_SLOT;
     CHECK(model, slot < N_OBJECTS && model->objects[slot].tracked);
-    if (slot >= N_OBJECTS) return false;
+    if (slot >= N_OBJECTS) return MPP_FOUND_STALE;
+    const mpp_live_t *live = &model->profile->live;
+    mpp_id_t id = mpp_live_find(live, record->key);
     uint32_t serial = model->objects[slot].serial;
-    bool touchable = decide(model, 4) != 0;
+    static const mpp_finding_t findings[] = {MPP_FOUND_ALIVE, MPP_FOUND_ALIVE, MPP_FOUND_STALE, MPP_FOUND_DEAD};
+    mpp_finding_t finding = findings[decide(model, 4)];
     *bytes = decide(model, 256) * 100u;
     model->measured = slot + 1;
     if (decide(model, 4) == 0) step(model);
     model->measured = 0;
-    if (touchable && model->objects[slot].serial == serial) model->objects[slot].bytes = *bytes;
-    return touchable;
+    bool heeded = mpp_live_has(live, id, record->serial) && mpp_live_find(live, record->key) == id;
+    if (!heeded) return finding;
+    object_t *object = &model->objects[slot];
+    CHECK(model, object->serial == serial);
+    if (finding == MPP_FOUND_ALIVE) object->bytes = *bytes;
+    if (finding == MPP_FOUND_DEAD) object->tracked = false;
+    return finding;
 }
 
 static void

@@ -74,6 +74,7 @@ test_one(void **state)
     start(10);
     assert_int_equal(mpp_live_add(&live, &record, &id), MPP_OK);
     assert_found(4096, id);
+    record.serial = 1;
     assert_memory_equal(mpp_live_at(&live, id), &record, sizeof(record));
     assert_int_equal(mpp_live_find(&live, 4104), 0);
     assert_int_equal(mpp_live_next(&live, 0), id);
@@ -358,6 +359,43 @@ test_compaction(void **state)
     end();
 }
 
+static void
+test_a_record_without_a_key_takes_no_slot(void **state)
+{
+    (void)state;
+    mpp_live_record_t record = {.bytes = 5, .row = 1};
+    mpp_id_t id;
+    start(10);
+    for (int i = 0; i < 3; i++) assert_int_equal(mpp_live_add(&live, &record, &id), MPP_OK);
+    assert_int_equal(mpp_index_bytes(&live.index), 0);
+    assert_int_equal(mpp_live_find(&live, 0), 0);
+    assert_int_equal(mpp_live_next(&live, 2), 3);
+    mpp_live_remove(&live, 2);
+    mpp_live_forget_keys(&live);
+    assert_int_equal(mpp_live_count(&live), 2);
+    end();
+}
+
+static void
+test_a_reused_id_has_another_serial(void **state)
+{
+    (void)state;
+    start(3000);
+    mpp_id_t id = add(heap_key(0));
+    uint32_t serial = mpp_live_at(&live, id)->serial;
+    assert_true(mpp_live_has(&live, id, serial));
+    mpp_live_remove(&live, id);
+    assert_false(mpp_live_has(&live, id, serial));
+    assert_int_equal(add(heap_key(1)), id);
+    assert_false(mpp_live_has(&live, id, serial));
+    assert_true(mpp_live_has(&live, id, serial + 1));
+
+    for (uint32_t n = 2; n < 3000; n++) add(heap_key(n));
+    for (uint32_t n = 1; n < 3000; n++) mpp_live_remove(&live, mpp_live_find(&live, heap_key(n)));
+    for (uint32_t n = 1; n <= 3000; n++) assert_false(mpp_live_has(&live, n, n)); /* also where no chunk is left */
+    end();
+}
+
 /* Over several growths of the index and two chunks of records. */
 static void
 add_under_refusals(mpp_budget_t *refusing)
@@ -408,6 +446,8 @@ main(void)
         cmocka_unit_test(test_next_goes_on_while_records_leave),
         cmocka_unit_test(test_trim_gives_memory_back),
         cmocka_unit_test(test_compaction),
+        cmocka_unit_test(test_a_record_without_a_key_takes_no_slot),
+        cmocka_unit_test(test_a_reused_id_has_another_serial),
         cmocka_unit_test(test_every_allocation_failing),
     };
     return cmocka_run_group_tests_name("live", tests, NULL, NULL);

@@ -988,19 +988,19 @@ class_names_are_remembered(void **state)
 typedef struct {
     mpp_profile_t *profile;
     uint64_t bytes;
-    bool refuses;
+    mpp_finding_t finding;
     void (*meanwhile)(mpp_profile_t *profile, uintptr_t key);
     uint32_t n_calls;
 } measurement_t;
 
-static bool
+static mpp_finding_t
 measure(void *context, const mpp_live_record_t *record, uint64_t *bytes)
 {
     measurement_t *measurement = context;
     measurement->n_calls++;
     if (measurement->meanwhile) measurement->meanwhile(measurement->profile, record->key);
     *bytes = measurement->bytes;
-    return !measurement->refuses;
+    return measurement->finding;
 }
 
 static uint64_t
@@ -1033,7 +1033,7 @@ measures_in_slices(void **state)
         assert_int_equal(measure_all(&measurement, slice), 0);
         assert_int_equal(measurement.n_calls, 10);
         assert_int_equal(support_profile_whole(live_sums(measurement.profile).live_bytes), 10 * (100 + slice));
-        measurement.refuses = true;
+        measurement.finding = MPP_FOUND_STALE;
         assert_int_equal(measure_all(&measurement, slice), 10);
         assert_int_equal(support_profile_whole(live_sums(measurement.profile).live_bytes), 10 * (100 + slice));
         for (uintptr_t i = 1; i <= 10; i++) mpp_profile_forget_object(measurement.profile, i * 16);
@@ -1092,6 +1092,119 @@ measuring_survives_what_happens_meanwhile(void **state)
         assert_int_equal(support_profile_whole(live_sums(measurement.profile).live_bytes), cases[i].live_bytes);
         mpp_profile_release(measurement.profile);
     }
+}
+
+/* -- deaths that are noticed late -- */
+
+/* Ten objects at 16, 32 … 160, one row each. */
+static mpp_profile_t *
+profile_of_ten_rows(bool late_deaths)
+{
+    mpp_profile_config_t config = support_profile_config();
+    config.late_deaths = late_deaths;
+    mpp_profile_t *profile = support_profile_new(&config);
+    for (uintptr_t i = 1; i <= 10; i++) {
+        support_profile_allocate(profile, &(support_allocation_t){.object = i * 16, .frame = i, .bytes = 40});
+    }
+    return profile;
+}
+
+static mpp_finding_t
+every_third_died(void *context, const mpp_live_record_t *record, uint64_t *bytes)
+{
+    uint32_t id = record->serial; /* none has left yet */
+    (void)context;
+    if (id % 3 == 0) return MPP_FOUND_DEAD; /* 3, 6, 9 */
+    if (id == 1) return MPP_FOUND_STALE;
+    *bytes = 100; /* 2, 4, 5, 7, 8, 10 */
+    return MPP_FOUND_ALIVE;
+}
+
+static void
+the_dead_leave_where_they_are_found(void **state)
+{
+    (void)state;
+    for (int late_deaths = 0; late_deaths < 2; late_deaths++) {
+        mpp_profile_t *profile = profile_of_ten_rows(late_deaths);
+        mpp_id_t cursor = 0;
+        uint64_t n_stale = 0;
+        while (mpp_profile_measure(profile, &cursor, 4, every_third_died, NULL, &n_stale)) {
+        }
+        assert_int_equal(n_stale, 1);
+        assert_int_equal(mpp_profile_live_count(profile), 7);
+        assert_int_equal(support_profile_whole(live_sums(profile).live_count), 7);
+        assert_int_equal(support_profile_whole(live_sums(profile).live_bytes), 640);
+        assert_int_equal(profile->n_dropped[MPP_DROP_UNTRACKED], 0);
+        mpp_profile_release(profile);
+    }
+}
+
+static bool
+is_below(void *limit, uintptr_t key)
+{
+    return key < *(uintptr_t *)limit;
+}
+
+static void
+the_dead_of_a_collection_leave(void **state)
+{
+    (void)state;
+    mpp_profile_t *profile = profile_of_ten_rows(false);
+    uintptr_t limit = 64;
+    mpp_profile_forget_dead(profile, is_below, &limit);
+    assert_int_equal(mpp_profile_live_count(profile), 3);
+    assert_int_equal(support_profile_whole(live_sums(profile).live_bytes), 120);
+    assert_int_equal(profile->n_dropped[MPP_DROP_UNTRACKED], 0);
+    mpp_profile_detach(profile);
+    limit = 0;
+    mpp_profile_forget_dead(profile, is_below, &limit);
+    assert_int_equal(mpp_profile_live_count(profile), 3); /* what was alive at the end */
+    mpp_profile_release(profile);
+}
+
+static void
+with_late_deaths_an_address_tells_nothing(void **state)
+{
+    (void)state;
+    mpp_profile_t *profile = profile_of_ten_rows(true);
+    assert_int_equal(mpp_index_bytes(&profile->live.index), 0);
+    support_profile_allocate(profile, &(support_allocation_t){.object = 16, .frame = 20, .bytes = 7});
+    mpp_profile_forget_object(profile, 32);
+    mpp_profile_rekey(profile, swap_neighbours, NULL);
+    assert_int_equal(mpp_profile_live_count(profile), 11);
+    mpp_profile_detach(profile);
+    assert_int_equal(support_profile_whole(live_sums(profile).live_bytes), 407);
+    mpp_profile_release(profile);
+}
+
+/* What the host knows a sample's record by. */
+static void
+a_commit_tells_of_its_record(void **state)
+{
+    (void)state;
+    mpp_profile_t *profile = profile_of_ten_rows(true);
+    mpp_sample_t sample;
+    support_profile_sample(profile, &(support_allocation_t){.object = 16, .frame = 1});
+    assert_true(mpp_profile_take(profile, &sample));
+    mpp_profile_commit(profile, &sample, &(mpp_birth_t){.bytes = 7, .live = true});
+    const mpp_live_record_t *record = mpp_live_at(&profile->live, sample.record);
+    assert_int_equal(record->bytes, 7);
+    uint32_t serial = record->serial;
+    mpp_profile_give_up(profile, sample.record, serial + 1); /* another one, that was there before */
+    assert_int_equal(mpp_profile_live_count(profile), 11);
+    mpp_profile_give_up(profile, sample.record, serial);
+    mpp_profile_give_up(profile, sample.record, serial);
+    assert_int_equal(mpp_profile_live_count(profile), 10);
+    assert_int_equal(profile->n_dropped[MPP_DROP_UNTRACKED], 1);
+
+    support_profile_sample(profile, &(support_allocation_t){.object = 16, .frame = 1});
+    assert_true(mpp_profile_take(profile, &sample));
+    mpp_profile_commit(profile, &sample, &(mpp_birth_t){.bytes = 7});
+    assert_int_equal(sample.record, 0);
+    mpp_profile_detach(profile);
+    mpp_profile_give_up(profile, 1, mpp_live_at(&profile->live, 1)->serial);
+    assert_int_equal(mpp_profile_live_count(profile), 10); /* what was alive at the end */
+    mpp_profile_release(profile);
 }
 
 static void
@@ -1158,6 +1271,10 @@ main(void)
         cmocka_unit_test(class_names_are_remembered),
         cmocka_unit_test(measures_in_slices),
         cmocka_unit_test(measuring_survives_what_happens_meanwhile),
+        cmocka_unit_test(the_dead_leave_where_they_are_found),
+        cmocka_unit_test(the_dead_of_a_collection_leave),
+        cmocka_unit_test(with_late_deaths_an_address_tells_nothing),
+        cmocka_unit_test(a_commit_tells_of_its_record),
         cmocka_unit_test(a_detached_profile_knows_no_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,13 +40,15 @@ mpp_live_cleanup(mpp_live_t *live)
 mpp_status_t
 mpp_live_add(mpp_live_t *live, const mpp_live_record_t *record, mpp_id_t *id)
 {
-    mpp_status_t status = mpp_index_reserve(&live->index);
+    mpp_status_t status = record->key ? mpp_index_reserve(&live->index) : MPP_OK;
     if (status != MPP_OK) return status;
     status = mpp_slab_take(&live->records, id);
     if (status != MPP_OK) return status;
 
-    *mpp_live_at(live, *id) = *record;
-    mpp_index_insert(&live->index, mpp_live_hash(record->key), *id);
+    mpp_live_record_t *added = mpp_live_at(live, *id);
+    *added = *record;
+    added->serial = ++live->n_added;
+    if (record->key) mpp_index_insert(&live->index, mpp_live_hash(record->key), *id);
     return MPP_OK;
 }
 

@@ -12,18 +12,20 @@
 #include "slab.h"
 
 typedef struct {
-    uintptr_t key; /* 0: the host has forgotten the address */
+    uintptr_t key; /* 0: the host has forgotten the address, or never gave one */
     uint64_t bytes; /* as last measured */
     mpp_weight_t weight;
     mpp_id_t row; /* nonzero while the record is in use */
     uint32_t birth; /* host's stamp: collections begun when it was drained */
+    uint32_t serial; /* the table's count of additions, wrapped: with the id, one that a reused id had not before */
     uint8_t doublings; /* by thinning: it stands for weight × 2^doublings */
     bool born_sweeping; /* drained while a sweep was going on */
 } mpp_live_record_t;
 
 typedef struct {
     mpp_slab_t records;
-    mpp_index_t index;
+    mpp_index_t index; /* of those that have a key */
+    uint32_t n_added;  /* wraps */
 } mpp_live_t;
 
 /* The weight with thinning. [any] */
@@ -49,7 +51,7 @@ mpp_live_hash(uintptr_t key)
 MPP_CHECK mpp_status_t mpp_live_init(mpp_live_t *live, mpp_allocator_t *allocator, uint32_t max_records);
 void mpp_live_cleanup(mpp_live_t *live); /* a zeroed one is fine. [newobj] [gc] */
 
-/* Adds a copy of *record, whose nonzero key is not there. On failure nothing has changed. [gvl] */
+/* Adds a copy of *record, whose key is new or 0, with a serial of its own. On failure nothing has changed. [gvl] */
 MPP_CHECK mpp_status_t mpp_live_add(mpp_live_t *live, const mpp_live_record_t *record, mpp_id_t *id);
 
 /* The record of a key, or 0. [newobj] [gc] */
@@ -90,6 +92,14 @@ mpp_id_t mpp_live_next(const mpp_live_t *live, mpp_id_t after);
 
 /* Packs the records into as few chunks as hold them, gives the others back. Ids change; allocates nothing. [newobj] */
 void mpp_live_compact(mpp_live_t *live);
+/* Whether the record that had that id and serial still has. [gvl] */
+static inline bool
+mpp_live_has(const mpp_live_t *live, mpp_id_t id, uint32_t serial)
+{
+    if (!mpp_slab_has(&live->records, id)) return false;
+    const mpp_live_record_t *record = mpp_live_at(live, id);
+    return record->row != 0 && record->serial == serial;
+}
 
 uint32_t mpp_live_count(const mpp_live_t *live); /* [any] */
 size_t mpp_live_bytes(const mpp_live_t *live);   /* [any] */

@@ -326,11 +326,11 @@ let_up(mpp_profile_t *profile)
 }
 
 static mpp_status_t
-add_record(mpp_profile_t *profile, mpp_id_t row, const mpp_pending_entry_t *entry, const mpp_birth_t *birth)
+add_record(mpp_profile_t *profile, mpp_id_t row, const mpp_pending_entry_t *entry, const mpp_birth_t *birth,
+           mpp_id_t *id)
 {
-    mpp_id_t id;
     mpp_live_record_t record = {
-        .key = entry->object,
+        .key = profile->config.late_deaths ? 0 : entry->object,
         .bytes = birth->bytes,
         .weight = entry->weight,
         .row = row,
@@ -338,7 +338,7 @@ add_record(mpp_profile_t *profile, mpp_id_t row, const mpp_pending_entry_t *entr
         .doublings = (uint8_t)profile->thinning,
         .born_sweeping = birth->sweeping,
     };
-    mpp_status_t status = mpp_live_add(&profile->live, &record, &id);
+    mpp_status_t status = mpp_live_add(&profile->live, &record, id);
     if (status != MPP_OK) return status;
     mpp_row_t *of_record = mpp_rows_at(&profile->rows, row);
     of_record->n_live++;
@@ -363,19 +363,22 @@ make_room(mpp_profile_t *profile, mpp_status_t refusal)
 /*
  * A new record enters if the first `thinning` of its coins are all tails, so one that was to enter and finds no room goes
  * on to the next coin with those who have a place. All is decided from the past and from coins: estimates stay unbiased.
+ * Gives the record, or 0.
  */
-static void
+static mpp_id_t
 track(mpp_profile_t *profile, mpp_id_t row, const mpp_pending_entry_t *entry, const mpp_birth_t *birth)
 {
+    mpp_id_t id;
     uint64_t coins = mpp_random_next(&profile->random);
     let_up(profile);
     while ((coins & ((UINT64_C(1) << profile->thinning) - 1)) == 0) {
-        mpp_status_t status = add_record(profile, row, entry, birth);
-        if (status == MPP_OK) return;
+        mpp_status_t status = add_record(profile, row, entry, birth, &id);
+        if (status == MPP_OK) return id;
         if (make_room(profile, status)) continue;
         profile->n_dropped[MPP_DROP_LIVE_LIMIT]++;
-        return;
+        break;
     }
+    return 0;
 }
 
 /* -- safe point -- */
@@ -488,7 +491,9 @@ count(mpp_profile_t *profile, mpp_sample_t *sample, const mpp_birth_t *birth)
         return;
     }
     mpp_rows_count(&profile->rows, row, entry->weight, birth->bytes);
-    if (birth->live && profile->config.tracks_live && !profile->detached) track(profile, row, entry, birth);
+    if (birth->live && profile->config.tracks_live && !profile->detached) {
+        sample->record = track(profile, row, entry, birth);
+    }
 }
 
 /* The address of a sample is in use again: if it has a record, that object died unseen. */
@@ -532,6 +537,12 @@ mpp_profile_set_labels(mpp_profile_t *profile, mpp_id_t labels)
     profile->pending.labels = labels;
 }
 
+void
+mpp_profile_give_up(mpp_profile_t *profile, mpp_id_t record, uint32_t serial)
+{
+    if (!profile->detached && mpp_live_has(&profile->live, record, serial)) lose_record(profile, record);
+}
+
 uint32_t
 mpp_profile_pending_count(const mpp_profile_t *profile)
 {
@@ -557,6 +568,15 @@ mpp_profile_forget_object(mpp_profile_t *profile, uintptr_t object)
 {
     mpp_id_t id = mpp_live_find(&profile->live, object);
     if (MPP_UNLIKELY(id)) remove_record(profile, id);
+}
+
+void
+mpp_profile_forget_dead(mpp_profile_t *profile, bool (*is_alive)(void *context, uintptr_t key), void *context)
+{
+    if (profile->detached) return;
+    for (mpp_id_t id = 0; (id = mpp_live_next(&profile->live, id)) != 0;) {
+        if (!is_alive(context, mpp_live_at(&profile->live, id)->key)) remove_record(profile, id);
+    }
 }
 
 void
@@ -620,20 +640,19 @@ mpp_profile_rekey(mpp_profile_t *profile, mpp_relocate_t relocate, void *context
 
 /* -- flush -- */
 
-/* `measure` may call the host, and anything may have happened since: only a record that is still the same is resized. */
+/* `measure` may call the host, and anything may have happened since: it holds for the same record at the same key. */
 static void
 measure_record(mpp_profile_t *profile, mpp_id_t id, mpp_measure_t measure, void *context, uint64_t *n_stale)
 {
     mpp_live_record_t before = *mpp_live_at(&profile->live, id);
     uint64_t bytes = before.bytes;
-    bool measured = measure(context, &before, &bytes);
-    if (mpp_live_find(&profile->live, before.key) != id) return;
-    const mpp_live_record_t *now = mpp_live_at(&profile->live, id);
-    if (now->row != before.row || now->birth != before.birth) return;
-    if (measured) {
-        resize_record(profile, id, bytes);
-    } else {
-        ++*n_stale;
+    mpp_finding_t finding = measure(context, &before, &bytes);
+    if (profile->detached || !mpp_live_has(&profile->live, id, before.serial)) return;
+    if (mpp_live_at(&profile->live, id)->key != before.key) return;
+    switch (finding) {
+    case MPP_FOUND_ALIVE: resize_record(profile, id, bytes); break;
+    case MPP_FOUND_STALE: ++*n_stale; break;
+    case MPP_FOUND_DEAD: remove_record(profile, id); break;
     }
 }
 

@@ -53,6 +53,7 @@ typedef struct {
     uint32_t max_pending;
     uint32_t max_depth;
     bool tracks_live; /* false: no live records, retained is zero */
+    bool late_deaths; /* found out by `measure` alone, and moves not at all: live records have no key */
     uint64_t seed; /* for thinning */
 } mpp_profile_config_t;
 
@@ -84,6 +85,7 @@ typedef struct {
     uint32_t n_passes;
     bool looks_again;
     uint64_t n_naming_failures; /* the profile's when it was taken */
+    mpp_id_t record; /* of the commit: its live record, 0 if it has none */
 } mpp_sample_t;
 
 /* Takes the oldest waiting sample off; each must be ended by commit or discard. False when none waits. [gvl] */
@@ -122,6 +124,9 @@ void mpp_profile_commit(mpp_profile_t *profile, mpp_sample_t *sample, const mpp_
 /* Ends a sample that the host could not name or measure: into (dropped), with no bytes. [gvl] */
 void mpp_profile_discard(mpp_profile_t *profile, mpp_sample_t *sample, mpp_drop_t reason);
 
+/* The host cannot follow this record's object, or not any more: drops it (untracked) if it is still there. [gvl] */
+void mpp_profile_give_up(mpp_profile_t *profile, mpp_id_t record, uint32_t serial);
+
 /* Samples that wait. [any] */
 uint32_t mpp_profile_pending_count(const mpp_profile_t *profile);
 
@@ -140,6 +145,9 @@ void mpp_profile_forget_object(mpp_profile_t *profile, uintptr_t object);       
 void mpp_profile_forget_frame(mpp_profile_t *profile, uintptr_t frame);                        /* it died. [gc] */
 void mpp_profile_forget_class(mpp_profile_t *profile, uintptr_t class_key);                    /* it died. [gc] */
 
+/* The objects of live records for which is_alive is false died. [gc] */
+void mpp_profile_forget_dead(mpp_profile_t *profile, bool (*is_alive)(void *context, uintptr_t key), void *context);
+
 /* Deaths went unseen: drops every live record (untracked) and forgets every key, all of it untouched. [gc] */
 void mpp_profile_lose_track(mpp_profile_t *profile);
 
@@ -151,12 +159,18 @@ void mpp_profile_rekey(mpp_profile_t *profile, mpp_relocate_t relocate, void *co
 
 /* -- flush -- */
 
-/* Measures one live object again: sets *bytes, or gives false if it must not be touched now. It may call the host. */
-typedef bool (*mpp_measure_t)(void *context, const mpp_live_record_t *record, uint64_t *bytes);
+typedef enum {
+    MPP_FOUND_ALIVE, /* *bytes is its size */
+    MPP_FOUND_STALE, /* not known dead, and not to be touched now: it keeps its size */
+    MPP_FOUND_DEAD,
+} mpp_finding_t;
+
+/* Finds out about one live object: sets *bytes if it measured it. It may call the host. */
+typedef mpp_finding_t (*mpp_measure_t)(void *context, const mpp_live_record_t *record, uint64_t *bytes);
 
 /*
- * Measures up to n records, going on after *cursor (0: from the first), and moves *cursor; false at the end. Records
- * that `measure` refused keep their size and are added to *n_stale; what thinning moves meanwhile may keep it, too. [gvl]
+ * Asks `measure` of up to n records, going on after *cursor (0: from the first), and moves *cursor; false at the end.
+ * The dead leave, the stale are added to *n_stale; what thinning moves meanwhile may keep its size, too. [gvl]
  */
 bool mpp_profile_measure(mpp_profile_t *profile, mpp_id_t *cursor, uint32_t n, mpp_measure_t measure, void *context,
                          uint64_t *n_stale);

@@ -69,6 +69,14 @@ mpp_slab_at(const mpp_slab_t *slab, mpp_id_t id)
            (size_t)(offset % MPP_SLAB_CHUNK_ELEMENTS) * slab->element_bytes;
 }
 
+/* Whether an id that was taken once still has an element, in use or not: chunks that became empty have none. [any] */
+static inline bool
+mpp_slab_has(const mpp_slab_t *slab, mpp_id_t id)
+{
+    const mpp_slab_chunk_t *chunk = &slab->chunks[(id - 1) / MPP_SLAB_CHUNK_ELEMENTS];
+    return chunk->elements && (id - 1) % MPP_SLAB_CHUNK_ELEMENTS < chunk->n_touched;
+}
+
 /*
  * For scans: the smallest id above `after` whose element was used since its chunk was allocated, 0 at the end. It may
  * no longer be in use. [any]

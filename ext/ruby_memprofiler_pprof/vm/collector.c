@@ -35,10 +35,11 @@ collector_mark(void *pointer)
     mpp_collector_t *collector = pointer;
     mpp_run_notice_fork(collector);
     rb_gc_mark(collector->thread);
+    rb_gc_mark(collector->weak_map.map);
     if (collector->state != MPP_RUNNING || collector->profile == NULL) return;
     collector->liveness->verify(collector);
     mpp_profile_each_pending(collector->profile, mark_and_pin, NULL);
-    if (!collector->liveness->sees_deaths) mpp_profile_sweep_keys(collector->profile, mark_movable, NULL);
+    if (!collector->liveness->sees_frees) mpp_profile_sweep_keys(collector->profile, mark_movable, NULL);
 }
 
 static void
@@ -46,9 +47,8 @@ collector_compact(void *pointer)
 {
     mpp_collector_t *collector = pointer;
     mpp_run_notice_fork(collector);
-    if (collector->state == MPP_RUNNING && collector->profile) {
-        mpp_profile_rekey(collector->profile, relocated, NULL);
-    }
+    if (collector->state != MPP_RUNNING || collector->profile == NULL) return;
+    mpp_profile_rekey(collector->profile, relocated, NULL);
 }
 
 static void
@@ -122,10 +122,20 @@ collector_allocate(VALUE klass)
     return TypedData_Wrap_Struct(klass, &collector_type, collector);
 }
 
+/* From this rate on, what the free hook costs at every death is less than what others cost at a sample. */
+#define FREE_HOOK_RATE 0.1
+
+/* NULL: not to be had on this Ruby. */
 static const mpp_liveness_t *
-liveness_by_name(VALUE name)
+choose_liveness(VALUE name, double sample_rate)
 {
-    return name == ID2SYM(rb_intern("none")) ? &mpp_liveness_none : &mpp_liveness_free_hook;
+    if (name == ID2SYM(rb_intern("none"))) return &mpp_liveness_none;
+    if (name == ID2SYM(rb_intern("free_hook"))) return &mpp_liveness_free_hook;
+    const mpp_liveness_t *cheap = MPP_TELLS_MARKED        ? &mpp_liveness_mark_hook
+                                  : MPP_HOLDS_EXCEPTIONS ? &mpp_liveness_weak_map
+                                                         : NULL;
+    if (name == ID2SYM(rb_intern("weak_map"))) return cheap;
+    return cheap && sample_rate < FREE_HOOK_RATE ? cheap : &mpp_liveness_free_hook;
 }
 
 /* The options have been validated in Ruby. */
@@ -143,7 +153,8 @@ collector_initialize(VALUE self, VALUE sample_rate, VALUE max_heap_samples, VALU
     collector->raw_counts = RTEST(raw_counts);
     collector->has_seed = !NIL_P(seed);
     if (collector->has_seed) collector->seed = NUM2ULL(seed);
-    collector->liveness = liveness_by_name(liveness);
+    collector->liveness = choose_liveness(liveness, collector->sample_rate);
+    if (collector->liveness == NULL) rb_raise(rb_eArgError, "liveness: :weak_map is not to be had on this Ruby");
     collector->config = (mpp_profile_config_t){
         .memory_limit_bytes = NUM2SIZET(memory_limit),
         .max_rows = NUM2UINT(max_allocation_samples),
@@ -151,6 +162,7 @@ collector_initialize(VALUE self, VALUE sample_rate, VALUE max_heap_samples, VALU
         .max_pending = 262144,
         .max_depth = NUM2UINT(max_stack_depth),
         .tracks_live = collector->liveness->keeps_records,
+        .late_deaths = collector->liveness->late_deaths,
     };
     size_t n_scratch = (size_t)collector->config.max_depth + 1;
     collector->frames = calloc(n_scratch, sizeof(*collector->frames));
@@ -213,13 +225,19 @@ collector_stop(VALUE self, VALUE gc)
         mpp_compat_collect_garbage();
         if (collector->state != MPP_RUNNING) return Qfalse; /* a finalizer was quicker */
     }
+    if (collector->liveness->late_deaths) {
+        mpp_jobs_drain(collector);
+        mpp_flush_measure(collector, true);
+        if (collector->state != MPP_RUNNING) return Qfalse; /* another thread was */
+    }
     /* No interrupt is checked from here on: either all of it happens or none. */
     mpp_hooks_remove_newobj(self);
     mpp_bursts_close(collector);
     collector->allocated_at_stop = mpp_compat_allocated_objects();
     collector->bursts.own_at_stop = mpp_process.own_allocated;
+    collector->weak_map.ended = true;
     mpp_jobs_drain(collector);
-    mpp_flush_measure(collector, false);
+    if (!collector->liveness->late_deaths) mpp_flush_measure(collector, false);
     take_hooks_out(collector);
     mpp_run_end(collector);
     collector->thread = Qnil;

@@ -13,13 +13,16 @@ extern size_t rb_obj_memsize_of(VALUE object);
 #if MPP_RUBY_AT_LEAST(3, 4) && defined(HAVE_RB_OBJSPACE_GARBAGE_OBJECT_P)
 #define MPP_ASK_GARBAGE
 extern bool rb_objspace_garbage_object_p(VALUE object);
-#elif defined(HAVE_RB_OBJSPACE_MARKED_OBJECT_P)
-#define MPP_ASK_MARKED
-extern bool rb_objspace_marked_object_p(VALUE object);
+#elif MPP_TELLS_MARKED
+extern int rb_objspace_marked_object_p(VALUE object);
+#endif
+#ifdef HAVE_RB_GC_SET_PENDING_INTERRUPT
+extern void rb_gc_set_pending_interrupt(void);
+extern void rb_gc_unset_pending_interrupt(void);
 #endif
 
 static VALUE sym_total_allocated_objects, sym_total_freed_objects, sym_heap_final_slots, sym_state, sym_sweeping,
-    sym_none;
+    sym_marking, sym_none;
 #if MPP_RUBY_AT_LEAST(3, 4)
 static VALUE sym_total_moved_objects;
 #endif
@@ -109,6 +112,7 @@ mpp_compat_init(void (*job)(void *))
 #endif
     sym_state = symbol("state");
     sym_sweeping = symbol("sweeping");
+    sym_marking = symbol("marking");
     sym_none = symbol("none");
     register_job(job);
     note_main_ractor();
@@ -153,6 +157,12 @@ mpp_compat_gc_sweeping(void)
 }
 
 bool
+mpp_compat_gc_marking(void)
+{
+    return rb_gc_latest_gc_info(sym_state) == sym_marking;
+}
+
+bool
 mpp_compat_gc_idle(void)
 {
     return rb_gc_latest_gc_info(sym_state) == sym_none;
@@ -171,11 +181,35 @@ mpp_compat_survives_sweep(VALUE object)
 {
 #if defined(MPP_ASK_GARBAGE)
     return !rb_objspace_garbage_object_p(object);
-#elif defined(MPP_ASK_MARKED)
+#else
+    return mpp_compat_is_marked(object);
+#endif
+}
+
+bool
+mpp_compat_is_marked(VALUE object)
+{
+#if MPP_TELLS_MARKED
     return rb_objspace_marked_object_p(object);
 #else
     (void)object;
     return false;
+#endif
+}
+
+void
+mpp_compat_hold_exceptions(void)
+{
+#ifdef HAVE_RB_GC_SET_PENDING_INTERRUPT
+    rb_gc_set_pending_interrupt();
+#endif
+}
+
+void
+mpp_compat_release_exceptions(void)
+{
+#ifdef HAVE_RB_GC_SET_PENDING_INTERRUPT
+    rb_gc_unset_pending_interrupt(); /* in a finalizer also what the VM holds; then a few come early */
 #endif
 }
 

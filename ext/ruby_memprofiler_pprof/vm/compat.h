@@ -36,6 +36,16 @@ extern VALUE mpp_compat_dummy_root;
 /* After rb_protect caught something: puts rb_errinfo() back to what it was before. [gvl] */
 void mpp_compat_restore_error(VALUE error);
 
+#ifdef HAVE_RB_GC_SET_PENDING_INTERRUPT
+#define MPP_HOLDS_EXCEPTIONS true
+#else
+#define MPP_HOLDS_EXCEPTIONS false
+#endif
+
+/* Where it can be had: what Thread#raise and Thread#kill have for this thread waits until release. [gvl] */
+void mpp_compat_hold_exceptions(void);
+void mpp_compat_release_exceptions(void);
+
 /* The VM's own counts, compaction's moves taken off. [newobj] [gc] (not in dcompact) */
 size_t mpp_compat_allocated_objects(void);
 size_t mpp_compat_freed_objects(void); /* those that wait for their finalizer included */
@@ -45,6 +55,7 @@ bool mpp_compat_counts_moves(void);
 
 /* Whether the collector is in the sweep of a collection, or in any part of one. [gvl] [gc] */
 bool mpp_compat_gc_sweeping(void);
+bool mpp_compat_gc_marking(void);
 bool mpp_compat_gc_idle(void);
 
 /* A whole collection as GC.start makes it, also where the program has disabled the GC. Runs finalizers. [gvl] */
@@ -52,6 +63,14 @@ void mpp_compat_collect_garbage(void);
 
 /* During a sweep: whether the object at this address is known to be alive. False is "cannot tell". [gvl] */
 bool mpp_compat_survives_sweep(VALUE object);
+
+/* At the end of marking, whether the object lives on; where the VM tells. [gc] */
+#if !MPP_RUBY_AT_LEAST(3, 4) && defined(HAVE_RB_OBJSPACE_MARKED_OBJECT_P)
+#define MPP_TELLS_MARKED true
+#else
+#define MPP_TELLS_MARKED false
+#endif
+bool mpp_compat_is_marked(VALUE object);
 
 /*
  * The object's size in bytes as ObjectSpace.memsize_of tells it. Runs a T_DATA's size function protected: an exception

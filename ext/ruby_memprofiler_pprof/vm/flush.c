@@ -23,22 +23,18 @@
 
 /* -- sizes -- */
 
-typedef struct {
-    mpp_collector_t *collector;
-    bool sweeping;
-} slice_t;
-
-static bool
+static mpp_finding_t
 measure_record(void *context, const mpp_live_record_t *record, uint64_t *bytes)
 {
-    slice_t *slice = context;
-    VALUE object = record->key;
+    mpp_walk_t *walk = context;
+    VALUE object = Qnil;
     bool ran_foreign_code;
-    if (slice->sweeping && !slice->collector->liveness->may_touch(slice->collector, record)) return false;
+    mpp_finding_t finding = walk->collector->liveness->find(walk, record, &object);
+    if (finding != MPP_FOUND_ALIVE) return finding;
     *bytes = mpp_compat_memsize(object, &ran_foreign_code);
-    if (ran_foreign_code) slice->sweeping = mpp_compat_gc_sweeping();
+    if (ran_foreign_code) walk->sweeping = mpp_compat_gc_sweeping();
     RB_GC_GUARD(object);
-    return true;
+    return MPP_FOUND_ALIVE;
 }
 
 static void
@@ -55,10 +51,11 @@ measure_slice(mpp_collector_t *collector, mpp_profile_t *profile, mpp_id_t *curs
     mpp_profile_retain(profile);
     mpp_own_work_begin(&own_work);
     collector->liveness->verify(collector);
-    slice_t slice = {collector, mpp_compat_gc_sweeping()};
-    bool more = mpp_profile_measure(profile, cursor, SLICE_RECORDS, measure_record, &slice, n_stale);
+    mpp_walk_t walk = {.collector = collector, .profile = profile, .sweeping = mpp_compat_gc_sweeping()};
+    bool more = mpp_profile_measure(profile, cursor, SLICE_RECORDS, measure_record, &walk, n_stale);
     mpp_own_work_end(&own_work);
     mpp_profile_release(profile);
+    if (walk.raised) rb_jump_tag(walk.raised);
     return more;
 }
 

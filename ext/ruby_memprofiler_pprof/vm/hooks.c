@@ -119,14 +119,20 @@ on_freeobj(VALUE self, rb_trace_arg_t *event)
 }
 
 static void
-add(VALUE self, void (*hook)(VALUE, rb_trace_arg_t *), rb_event_flag_t event)
+add(VALUE self, mpp_hook_t hook, rb_event_flag_t event)
 {
     rb_event_hook_flag_t flags = RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG;
     rb_add_event_hook2((rb_event_hook_func_t)(void (*)(void))hook, event, self, flags);
 }
 
-static void
-take_out(VALUE self, void (*hook)(VALUE, rb_trace_arg_t *))
+void
+mpp_hooks_add_event(VALUE self, mpp_hook_t hook, rb_event_flag_t event)
+{
+    if (mpp_process.n_pauses == 0) add(self, hook, event);
+}
+
+void
+mpp_hooks_remove_event(VALUE self, mpp_hook_t hook)
 {
     rb_remove_event_hook_with_data((rb_event_hook_func_t)(void (*)(void))hook, self);
 }
@@ -134,13 +140,13 @@ take_out(VALUE self, void (*hook)(VALUE, rb_trace_arg_t *))
 void
 mpp_hooks_add_newobj(VALUE self)
 {
-    if (mpp_process.n_pauses == 0) add(self, on_newobj, RUBY_INTERNAL_EVENT_NEWOBJ);
+    mpp_hooks_add_event(self, on_newobj, RUBY_INTERNAL_EVENT_NEWOBJ);
 }
 
 void
 mpp_hooks_remove_newobj(VALUE self)
 {
-    take_out(self, on_newobj);
+    mpp_hooks_remove_event(self, on_newobj);
 }
 
 void
@@ -152,19 +158,19 @@ mpp_hooks_add_burst(VALUE self)
 void
 mpp_hooks_remove_burst(VALUE self)
 {
-    take_out(self, on_newobj_in_burst);
+    mpp_hooks_remove_event(self, on_newobj_in_burst);
 }
 
 void
 mpp_hooks_add_freeobj(VALUE self)
 {
-    if (mpp_process.n_pauses == 0) add(self, on_freeobj, RUBY_INTERNAL_EVENT_FREEOBJ);
+    mpp_hooks_add_event(self, on_freeobj, RUBY_INTERNAL_EVENT_FREEOBJ);
 }
 
 void
 mpp_hooks_remove_freeobj(VALUE self)
 {
-    take_out(self, on_freeobj);
+    mpp_hooks_remove_event(self, on_freeobj);
 }
 
 /*

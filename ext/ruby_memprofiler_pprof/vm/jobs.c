@@ -1,9 +1,10 @@
 /*
- * The safe point: what the hooks left waiting is named, measured and handed to the profile.
- * A drain checks no interrupts, so no other thread and no exception comes in between; but it may run nested, on the
- * same thread, inside a trap handler or a finalizer, and a collection may run at any call that allocates. Hence: each
- * sample is taken off before it is handled, its object stands on this C stack until done (which marks and pins it), and
- * the whole is done with the profile retained. What raises all the same (NoMemoryError) costs the sample in hand.
+ * The safe point: what the hooks left waiting is named, measured and handed to the profile. A drain checks no
+ * interrupts but in calls of a WeakMap, so mostly no other thread and no exception comes in between; but it may run
+ * nested, on the same thread, inside a trap handler or a finalizer, and a collection may run at any call that
+ * allocates. Hence: each sample is taken off before it is handled, its object stands on this C stack until done (which
+ * marks and pins it), and the whole is done with the profile retained. What raises all the same (NoMemoryError) costs
+ * the sample in hand; what another thread raises ends the drain, and goes on from there.
  */
 #include "vm.h"
 
@@ -11,6 +12,7 @@
 #define BURST_SAMPLES 16384
 
 typedef struct {
+    mpp_collector_t *collector;
     mpp_profile_t *profile;
     mpp_sample_t sample; /* in hand */
     mpp_birth_t stamp;
@@ -59,50 +61,75 @@ commit_new(VALUE argument)
 }
 
 static void
-commit(drain_t *drain)
+commit_protected(drain_t *drain)
 {
-    VALUE object = drain->sample.entry.object;
-    if (commit_known(drain, object)) return;
-
     VALUE error = rb_errinfo();
     int state = 0;
     rb_protect(commit_new, (VALUE)drain, &state);
-    if (state) {
-        mpp_compat_restore_error(error);
-        mpp_profile_discard(drain->profile, &drain->sample, MPP_DROP_NO_MEMORY);
-    }
-    RB_GC_GUARD(object);
+    if (state == 0) return;
+    mpp_compat_restore_error(error);
+    mpp_profile_discard(drain->profile, &drain->sample, MPP_DROP_NO_MEMORY);
 }
 
-static void
+/* Not 0: what to rb_jump_tag with. */
+static int
+commit(drain_t *drain)
+{
+    VALUE object = drain->sample.entry.object;
+    int raised = 0;
+    if (!commit_known(drain, object)) commit_protected(drain);
+    if (drain->sample.record) {
+        raised = drain->collector->liveness->follow(drain->collector, drain->profile, drain->sample.record, object);
+    }
+    RB_GC_GUARD(object);
+    return raised;
+}
+
+static int
 drain_timed(mpp_collector_t *collector)
 {
+    int raised = 0;
     bool large = mpp_profile_pending_count(collector->profile) >= MPP_TIMED_EVERY;
     bool timed = ++collector->costs.n_jobs % MPP_TIMED_EVERY == 0 || large || collector->bursts.running;
     uint64_t start = timed ? mpp_clock_ns() : 0;
     uint32_t n = 0;
     drain_t drain = {
+        .collector = collector,
         .profile = collector->profile,
         .stamp = {.gc_count = (uint32_t)rb_gc_count(), .sweeping = mpp_compat_gc_sweeping(), .live = true},
     };
     mpp_profile_retain(drain.profile);
-    for (; mpp_profile_take(drain.profile, &drain.sample); n++) commit(&drain);
+    for (; raised == 0 && mpp_profile_take(drain.profile, &drain.sample); n++) raised = commit(&drain);
+    if (raised == 0) raised = collector->liveness->look_around(collector, n);
     if (n >= BURST_SAMPLES) mpp_profile_trim(drain.profile);
     mpp_profile_release(drain.profile);
-    if (!timed) return;
+    if (!timed) return raised;
     uint64_t spent = mpp_clock_ns() - start;
     collector->costs.jobs_ns += spent * (large || collector->bursts.running ? 1 : MPP_TIMED_EVERY);
     if (collector->bursts.running) mpp_bursts_drained(collector, spent);
+    return raised;
+}
+
+static int
+drain(mpp_collector_t *collector)
+{
+    if (collector->profile == NULL || mpp_profile_pending_count(collector->profile) == 0) return 0;
+    VALUE self = collector->self; /* a thread that runs meanwhile may stop it, and let it go */
+    mpp_own_work_t own_work;
+    mpp_own_work_begin(&own_work);
+    int raised = drain_timed(collector);
+    mpp_own_work_end(&own_work);
+    RB_GC_GUARD(self);
+    return raised;
 }
 
 void
 mpp_jobs_drain(mpp_collector_t *collector)
 {
-    if (collector->profile == NULL || mpp_profile_pending_count(collector->profile) == 0) return;
-    mpp_own_work_t own_work;
-    mpp_own_work_begin(&own_work);
-    drain_timed(collector);
-    mpp_own_work_end(&own_work);
+    int raised = drain(collector);
+    if (raised == 0) return;
+    mpp_compat_trigger_job(); /* for those that still wait */
+    rb_jump_tag(raised);
 }
 
 static mpp_collector_t *
@@ -123,5 +150,7 @@ mpp_jobs_run(void *unused)
     if (mpp_compat_in_other_ractor() || ruby_stack_check()) return;
     if (mpp_process.n_in_bursts > 0) mpp_bursts_tick();
     mpp_collector_t *collector;
-    while ((collector = next_with_pending()) != NULL) mpp_jobs_drain(collector);
+    mpp_compat_hold_exceptions(); /* the VM forgets what a job raises */
+    while ((collector = next_with_pending()) != NULL) (void)drain(collector);
+    mpp_compat_release_exceptions();
 }

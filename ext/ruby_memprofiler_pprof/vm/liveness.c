@@ -6,6 +6,8 @@
  * counted against the VM's own counter wherever the two can be compared; when some are missing, all records and keys
  * are given up untouched rather than trusted.
  *
+ * mark_hook, weak_map: see mark_hook.c and weak_map.c.
+ *
  * none: no records. Deaths are not seen, so a cached key is marked while it is used and forgotten when it is not.
  */
 #include "vm.h"
@@ -54,51 +56,74 @@ verify_free_hook(mpp_collector_t *collector)
     collector->n_frees = freed - collector->freed_base;
 }
 
-static bool
-may_touch_free_hook(mpp_collector_t *collector, const mpp_live_record_t *record)
+/* During a sweep the dead stand in the table until it comes by. */
+static mpp_finding_t
+find_by_free_hook(mpp_walk_t *walk, const mpp_live_record_t *record, VALUE *object)
 {
-    (void)collector;
-    if (record->born_sweeping && record->birth == (uint32_t)rb_gc_count()) return true;
-    return mpp_compat_survives_sweep(record->key);
+    *object = record->key;
+    if (!walk->sweeping) return MPP_FOUND_ALIVE;
+    if (record->born_sweeping && record->birth == (uint32_t)rb_gc_count()) return MPP_FOUND_ALIVE;
+    return mpp_compat_survives_sweep(record->key) ? MPP_FOUND_ALIVE : MPP_FOUND_STALE;
 }
 
-static void
-nothing(mpp_collector_t *collector, VALUE self)
+void
+mpp_liveness_start_nothing(mpp_collector_t *collector, VALUE self)
 {
     (void)collector;
     (void)self;
 }
 
-static void
-verify_nothing(mpp_collector_t *collector)
+void
+mpp_liveness_verify_nothing(mpp_collector_t *collector)
 {
     (void)collector;
 }
 
-static bool
-may_touch_nothing(mpp_collector_t *collector, const mpp_live_record_t *record)
+int
+mpp_liveness_follow_nothing(mpp_collector_t *collector, mpp_profile_t *profile, mpp_id_t record, VALUE object)
 {
     (void)collector;
+    (void)profile;
     (void)record;
-    return false;
+    (void)object;
+    return 0;
+}
+
+int
+mpp_liveness_look_at_nothing(mpp_collector_t *collector, uint32_t n_samples)
+{
+    (void)collector;
+    (void)n_samples;
+    return 0;
+}
+
+static mpp_finding_t
+find_nothing(mpp_walk_t *walk, const mpp_live_record_t *record, VALUE *object)
+{
+    (void)walk;
+    (void)record;
+    (void)object;
+    return MPP_FOUND_STALE;
 }
 
 const mpp_liveness_t mpp_liveness_free_hook = {
     .name = "free_hook",
     .keeps_records = true,
-    .sees_deaths = true,
+    .sees_frees = true,
     .start = start_free_hook,
     .stop = stop_free_hook,
     .verify = verify_free_hook,
-    .may_touch = may_touch_free_hook,
+    .follow = mpp_liveness_follow_nothing,
+    .look_around = mpp_liveness_look_at_nothing,
+    .find = find_by_free_hook,
 };
 
 const mpp_liveness_t mpp_liveness_none = {
     .name = "none",
-    .keeps_records = false,
-    .sees_deaths = false,
-    .start = nothing,
-    .stop = nothing,
-    .verify = verify_nothing,
-    .may_touch = may_touch_nothing,
+    .start = mpp_liveness_start_nothing,
+    .stop = mpp_liveness_start_nothing,
+    .verify = mpp_liveness_verify_nothing,
+    .follow = mpp_liveness_follow_nothing,
+    .look_around = mpp_liveness_look_at_nothing,
+    .find = find_nothing,
 };

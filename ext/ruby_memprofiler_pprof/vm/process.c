@@ -72,6 +72,22 @@ mpp_own_work_end(mpp_own_work_t *work)
     }
 }
 
+mpp_own_work_t *
+mpp_own_work_suspend(void)
+{
+    VALUE thread = rb_thread_current();
+    mpp_own_work_t *work = mpp_process.own_work;
+    while (work && work->thread != thread) work = work->next;
+    if (work) mpp_own_work_end(work);
+    return work;
+}
+
+void
+mpp_own_work_resume(mpp_own_work_t *work)
+{
+    if (work) mpp_own_work_begin(work);
+}
+
 bool
 mpp_own_work_here(void)
 {

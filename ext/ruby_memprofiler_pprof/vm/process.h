@@ -43,6 +43,11 @@ void mpp_process_remove(mpp_collector_t *collector); /* Fine if it is not there.
 void mpp_own_work_begin(mpp_own_work_t *work);
 void mpp_own_work_end(mpp_own_work_t *work);
 
+/* The innermost stretch of the running thread ends for a while, for a call in which others may run. NULL: there is none
+ * (in a forked child). [gvl] */
+mpp_own_work_t *mpp_own_work_suspend(void);
+void mpp_own_work_resume(mpp_own_work_t *work);
+
 /* Whether the running thread is in a stretch of our own work; ask only while mpp_process.n_own_work is not 0. [newobj] */
 bool mpp_own_work_here(void);
 

@@ -40,6 +40,7 @@ reset_counters(mpp_collector_t *collector, uint64_t seed)
     collector->n_own = collector->n_frees = collector->n_other_ractor = collector->n_samples = collector->n_drawn = 0;
     collector->internal_weight = collector->other_thread_weight = 0;
     collector->n_stale = 0;
+    collector->weak_map = (mpp_weak_map_t){.map = Qnil};
     collector->n_moved_back = 0;
     collector->snapshot_bytes = collector->scratch_bytes = collector->output_bytes = 0;
     collector->costs = (mpp_costs_t){0};
@@ -63,6 +64,12 @@ mpp_run_begin(mpp_collector_t *collector)
     return MPP_OK;
 }
 
+uint32_t
+mpp_run_marks_ended(void)
+{
+    return (uint32_t)rb_gc_count() - (mpp_compat_gc_marking() ? 1 : 0);
+}
+
 void
 mpp_run_take_bases(mpp_collector_t *collector)
 {
@@ -70,6 +77,7 @@ mpp_run_take_bases(mpp_collector_t *collector)
     collector->allocated_base = mpp_compat_allocated_objects();
     collector->freed_base = mpp_compat_freed_objects();
     collector->freed_base_known = true;
+    collector->marks_seen = mpp_run_marks_ended();
 }
 
 void
@@ -95,6 +103,7 @@ mpp_run_after_fork(mpp_collector_t *collector, size_t uncounted)
     if (collector->bursts.running) mpp_bursts_reset(collector);
     collector->allocated_base = mpp_compat_allocated_objects() - uncounted;
     collector->freed_base_known = false; /* not to be read amid a sweep */
+    collector->marks_seen = mpp_run_marks_ended();
 }
 
 uint64_t

@@ -12,6 +12,7 @@ typedef struct {
     uint64_t unseen;
     double sample_rate;
     mpp_scale_t scale; /* burst mode */
+    size_t weak_map_bytes;
     mpp_own_work_t own_work;
 } reading_t;
 
@@ -117,6 +118,7 @@ memory(const reading_t *reading)
     set(hash, "last_snapshot", SIZET2NUM(reading->collector.snapshot_bytes));
     set(hash, "last_scratch", SIZET2NUM(reading->collector.scratch_bytes));
     set(hash, "last_output", SIZET2NUM(reading->collector.output_bytes));
+    set(hash, "weak_map", SIZET2NUM(reading->weak_map_bytes));
     return hash;
 }
 
@@ -216,6 +218,7 @@ mpp_stats(mpp_collector_t *collector)
     reading_t reading;
     if (collector->state == MPP_RUNNING) mpp_jobs_drain(collector);
     if (collector->profile == NULL) rb_memerror();
+    reading.weak_map_bytes = mpp_weak_map_bytes(&collector->weak_map);
     mpp_profile_stats(collector->profile, &reading.profile);
     reading.counted = mpp_profile_counted(collector->profile);
     reading.vm_allocated = mpp_run_vm_allocated(collector);

@@ -17,19 +17,61 @@
 #include <pthread.h>
 #include <time.h>
 
-/* How the death of a sampled object becomes known: one of the back ends in liveness.c. */
+/* A walk over live records, or a stretch of one. */
+typedef struct {
+    mpp_collector_t *collector;
+    mpp_profile_t *profile; /* of the records */
+    bool sweeping; /* the VM is in a sweep */
+    int raised; /* not 0: what to rb_jump_tag with after the walk, which finds nothing out any more */
+} mpp_walk_t;
+
+/* How the death of a sampled object becomes known: one of the back ends in liveness.c, mark_hook.c and weak_map.c. */
 typedef struct {
     const char *name;
     bool keeps_records; /* false: retained is not known */
-    bool sees_deaths;   /* FREEOBJ events come: a cached key stays until its event */
-    void (*start)(mpp_collector_t *collector, VALUE self);                        /* [gvl] */
-    void (*stop)(mpp_collector_t *collector, VALUE self);                         /* [gvl] */
-    void (*verify)(mpp_collector_t *collector);                                   /* deaths missed? [gvl] [gc] mark only */
-    bool (*may_touch)(mpp_collector_t *collector, const mpp_live_record_t *record); /* during a sweep. [gvl] */
+    bool sees_frees;    /* every FREEOBJ event comes: a cached key stays until its own */
+    bool late_deaths;   /* records outlive their objects until `find` is asked, and have none of their addresses */
+    void (*start)(mpp_collector_t *collector, VALUE self); /* [gvl] */
+    void (*stop)(mpp_collector_t *collector, VALUE self);  /* [gvl] */
+    void (*verify)(mpp_collector_t *collector);            /* deaths missed? [gvl] [gc] mark only */
+
+    /* A sample has got a live record: sees to it that `find` will find its object, or gives the record up. Not 0: what
+     * to rb_jump_tag with, soon. [gvl] */
+    int (*follow)(mpp_collector_t *collector, mpp_profile_t *profile, mpp_id_t record, VALUE object);
+
+    /* After so many samples more: looks for deaths, if it is time to. As above. [gvl] */
+    int (*look_around)(mpp_collector_t *collector, uint32_t n_samples);
+
+    /* The object of a record; with MPP_FOUND_ALIVE it is *object and may be measured. [gvl] */
+    mpp_finding_t (*find)(mpp_walk_t *walk, const mpp_live_record_t *record, VALUE *object);
 } mpp_liveness_t;
 
 extern const mpp_liveness_t mpp_liveness_free_hook;
+extern const mpp_liveness_t mpp_liveness_mark_hook;
+extern const mpp_liveness_t mpp_liveness_weak_map;
 extern const mpp_liveness_t mpp_liveness_none;
+
+/* What those do that have nothing to do there. */
+void mpp_liveness_start_nothing(mpp_collector_t *collector, VALUE self);
+void mpp_liveness_verify_nothing(mpp_collector_t *collector);
+int mpp_liveness_follow_nothing(mpp_collector_t *collector, mpp_profile_t *profile, mpp_id_t record, VALUE object);
+int mpp_liveness_look_at_nothing(mpp_collector_t *collector, uint32_t n_samples);
+
+/* -- weak_map.c -- */
+
+/* What the back end of that name has of its own; of one run. */
+typedef struct {
+    VALUE map; /* nil until the first sample with a live record, and after the run */
+    bool ended; /* no more calls of it: the run is about to end */
+    mpp_id_t cursor; /* where look_around goes on, 0: at the beginning, when … */
+    uint32_t gc_count; /* … there have been more collections than at its last beginning */
+    uint64_t n_looks; /* that samples have paid for */
+} mpp_weak_map_t;
+
+void mpp_weak_map_define(VALUE module); /* [gvl] */
+
+/* What it takes in Ruby's heap, as far as ObjectSpace.memsize_of tells. [gvl] */
+size_t mpp_weak_map_bytes(const mpp_weak_map_t *weak);
 
 /* Nanoseconds spent, as measured. */
 typedef struct {
@@ -104,6 +146,7 @@ struct mpp_collector {
     size_t allocated_base;
     size_t freed_base;
     bool freed_base_known;
+    uint32_t marks_seen; /* mark_hook: collections whose marking it saw end, or that were before it */
     size_t n_moved_back; /* objects that compaction moved and put back: counted by the VM, without events */
     size_t allocated_at_stop;
     uint32_t gc_finished_at_stop;
@@ -114,6 +157,7 @@ struct mpp_collector {
     bool has_seed;
     uint64_t seed;
     const mpp_liveness_t *liveness;
+    mpp_weak_map_t weak_map;
 
     uint32_t run; /* counts starts and forks */
     int64_t started_wall_ns; /* of the run */
@@ -167,6 +211,9 @@ uint64_t mpp_run_vm_allocated(const mpp_collector_t *collector);
 /* Samples an allocation: as asked for, in burst mode as it has come out. [gvl] */
 double mpp_run_sample_rate(const mpp_collector_t *collector);
 
+/* Collections whose marking is over. [gvl] [gc] */
+uint32_t mpp_run_marks_ended(void);
+
 /* Collections begun and finished, as of now or as of the stop. [gvl] */
 uint32_t mpp_run_gc_finished(const mpp_collector_t *collector);
 
@@ -179,6 +226,9 @@ void mpp_hooks_remove_freeobj(VALUE self); /* [gvl] */
 /* For one window. [gvl]; out also [newobj] */
 void mpp_hooks_add_burst(VALUE self);
 void mpp_hooks_remove_burst(VALUE self);
+typedef void (*mpp_hook_t)(VALUE self, rb_trace_arg_t *event);
+void mpp_hooks_add_event(VALUE self, mpp_hook_t hook, rb_event_flag_t event); /* an internal one. [gvl] */
+void mpp_hooks_remove_event(VALUE self, mpp_hook_t hook);                     /* [gvl] */
 void mpp_hooks_define(VALUE module);       /* [gvl] */
 
 /* -- burst.c -- */
@@ -249,8 +299,11 @@ mpp_id_t mpp_names_define_class(mpp_profile_t *profile, VALUE object);
 /* The postponed job: drains every running collector. Does nothing where the C stack is nearly at its end. [gvl] */
 void mpp_jobs_run(void *unused);
 
-/* Hands over all that waits in one collector. Checks no interrupts, does not raise, may nest. Not where
- * ruby_stack_check() finds the C stack nearly at its end: the methods refuse to run there. [gvl] */
+/*
+ * Hands over all that waits in one collector; may nest. With a WeakMap it checks interrupts, and raises what other
+ * threads raise meanwhile; otherwise neither. Not where ruby_stack_check() finds the C stack nearly at its end: the
+ * methods refuse to run there. [gvl]
+ */
 void mpp_jobs_drain(mpp_collector_t *collector);
 
 /* -- flush.c -- */
