@@ -286,7 +286,7 @@ check_record(model_t *model, const mpp_live_record_t *record)
     const object_t *object = &model->objects[slot];
     const mpp_row_t *row = mpp_rows_at(&model->profile->rows, record->row);
     CHECK(model, object->tracked);
-    CHECK(model, object->bytes == record->bytes && object->weight == record->weight);
+    CHECK(model, object->bytes == record->bytes && object->weight == mpp_live_weight(record) >> record->doublings);
     CHECK(model, object->birth == record->birth && object->born_sweeping == record->born_sweeping);
     CHECK(model, same_key(object->key, key_of(model->profile, row->stack, row->class_name)));
     CHECK(model, record->doublings == 0 || model->ever_thinned);
@@ -490,7 +490,7 @@ do_collect(model_t *model)
 static void
 do_sample(model_t *model)
 {
-    static const mpp_weight_t weights[] = {MPP_WEIGHT_ONE, MPP_WEIGHT_ONE * 3 / 2, MPP_WEIGHT_ONE * 100 + 1};
+    static const mpp_weight_t weights[] = {MPP_WEIGHT_ONE, MPP_WEIGHT_ONE * 3 / 2, MPP_WEIGHT_ONE * 100 + 128};
     uintptr_t frames[MAX_DEPTH];
     int lines[MAX_DEPTH];
     uint32_t slot = decide(model, N_OBJECTS);

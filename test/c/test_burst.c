@@ -537,16 +537,15 @@ test_the_weight_is_that_of_the_interval_before_the_tick(void **state)
     assert_true(open_late(0));
     assert_true(mpp_burst_mean_interval(&burst) > 2 * first_ns);
     assert_int_equal(allocate_after(LEAD), MPP_BURST_SAMPLE);
-    mpp_weight_t expected = (mpp_weight_t)((double)first_ns / WINDOW * (double)MPP_WEIGHT_ONE + 0.5);
-    assert_int_equal(burst.weight, expected);
+    assert_int_equal(burst.weight, mpp_weight_of((double)first_ns / WINDOW));
     mpp_burst_close(&burst);
-    assert_true(totals()->event_weight == expected);
+    assert_true(totals()->event_weight == (mpp_sum_t)((double)first_ns / WINDOW * (double)MPP_WEIGHT_ONE + 0.5));
 
     uint64_t second_ns = burst.drawn_mean_ns;
     assert_true(second_ns > 2 * first_ns);
     assert_true(open_late(0));
     assert_int_equal(allocate_after(LEAD), MPP_BURST_SAMPLE);
-    assert_int_equal(burst.weight, (mpp_weight_t)((double)second_ns / WINDOW * (double)MPP_WEIGHT_ONE + 0.5));
+    assert_int_equal(burst.weight, mpp_weight_of((double)second_ns / WINDOW));
     mpp_burst_close(&burst);
 }
 

@@ -256,7 +256,7 @@ static void
 set_rate(mpp_burst_t *burst, double rate)
 {
     mpp_sampler_set_rate(&burst->sampler, clamp(rate, MIN_RATE, 1));
-    burst->gap_weight = (mpp_weight_t)((double)burst->event_weight / burst->sampler.rate + 0.5);
+    burst->gap_weight = mpp_weight_of((double)burst->event_weight / (double)MPP_WEIGHT_ONE / burst->sampler.rate);
     burst->n_samples = 0;
 }
 

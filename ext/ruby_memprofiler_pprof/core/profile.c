@@ -17,7 +17,7 @@
 #define MIN_THINNED 512u
 
 /* What one more live record takes at most, its share of the index included. */
-#define BYTES_PER_RECORD 64
+#define BYTES_PER_RECORD 48
 
 /* How often the frames of one sample are gone through, should names be forgotten while others are found out. */
 #define MAX_NAMING_PASSES 4
@@ -189,8 +189,8 @@ resize_record(mpp_profile_t *profile, mpp_id_t id, uint64_t bytes)
     mpp_row_t *row = mpp_rows_at(&profile->rows, record->row);
     mpp_sum_t weight = mpp_live_weight(record);
     row->live_bytes -= weight * record->bytes;
-    row->live_bytes += weight * bytes;
-    record->bytes = bytes;
+    mpp_live_set_bytes(record, bytes);
+    row->live_bytes += weight * record->bytes;
 }
 
 static void
@@ -331,19 +331,30 @@ add_record(mpp_profile_t *profile, mpp_id_t row, const mpp_pending_entry_t *entr
 {
     mpp_live_record_t record = {
         .key = profile->config.late_deaths ? 0 : entry->object,
-        .bytes = birth->bytes,
-        .weight = entry->weight,
         .row = row,
         .birth = birth->gc_count,
-        .doublings = (uint8_t)profile->thinning,
+        .doublings = profile->thinning & 63,
         .born_sweeping = birth->sweeping,
     };
-    mpp_status_t status = mpp_live_add(&profile->live, &record, id);
+    mpp_live_set_weight(&record, entry->weight);
+    mpp_live_set_bytes(&record, birth->bytes);
+    mpp_id_t predecessor;
+    mpp_status_t status = mpp_live_add(&profile->live, &record, id, &predecessor);
     if (status != MPP_OK) return status;
+    if (MPP_UNLIKELY(predecessor)) lose_record(profile, predecessor);
     mpp_row_t *of_record = mpp_rows_at(&profile->rows, row);
     of_record->n_live++;
     add_to_row(of_record, &record);
     return MPP_OK;
+}
+
+/* The address of a sample is in use again: if it has a record, that object died unseen. An addition tells by itself. */
+static void
+lose_predecessor(mpp_profile_t *profile, uintptr_t object)
+{
+    if (MPP_LIKELY(!mpp_live_may_have(&profile->live, object))) return;
+    mpp_id_t predecessor = mpp_live_find(&profile->live, object);
+    if (predecessor) lose_record(profile, predecessor);
 }
 
 /* Thins, since another record was refused so. False if that is no use. */
@@ -369,7 +380,9 @@ static mpp_id_t
 track(mpp_profile_t *profile, mpp_id_t row, const mpp_pending_entry_t *entry, const mpp_birth_t *birth)
 {
     mpp_id_t id;
+    if (MPP_LIKELY(profile->thinning == 0) && add_record(profile, row, entry, birth, &id) == MPP_OK) return id;
     uint64_t coins = mpp_random_next(&profile->random);
+    lose_predecessor(profile, entry->object);
     let_up(profile);
     while ((coins & ((UINT64_C(1) << profile->thinning) - 1)) == 0) {
         mpp_status_t status = add_record(profile, row, entry, birth, &id);
@@ -386,8 +399,13 @@ track(mpp_profile_t *profile, mpp_id_t row, const mpp_pending_entry_t *entry, co
 bool
 mpp_profile_take(mpp_profile_t *profile, mpp_sample_t *sample)
 {
-    *sample = (mpp_sample_t){.n_naming_failures = profile->n_naming_failures};
-    return mpp_pending_take(&profile->pending, &sample->entry);
+    if (!mpp_pending_take(&profile->pending, &sample->entry)) return false;
+    /* One by one: clearing the whole would take longer than most of what follows. */
+    sample->next_frame = sample->n_passes = 0;
+    sample->looks_again = false;
+    sample->n_naming_failures = profile->n_naming_failures;
+    sample->record = 0;
+    return true;
 }
 
 uintptr_t
@@ -454,6 +472,7 @@ obtain_row(mpp_profile_t *profile, const mpp_pending_entry_t *entry, mpp_id_t cl
     mpp_status_t status = mpp_rows_obtain(&profile->rows, entry->stack, class_name, entry->labels, row);
     if (status == MPP_OK) return MPP_OK;
     if (status != MPP_FULL) profile->pressure = true;
+    lose_predecessor(profile, entry->object);
     if (!relieve(profile)) return status;
     return mpp_rows_obtain(&profile->rows, entry->stack, class_name, entry->labels, row);
 }
@@ -496,15 +515,6 @@ count(mpp_profile_t *profile, mpp_sample_t *sample, const mpp_birth_t *birth)
     }
 }
 
-/* The address of a sample is in use again: if it has a record, that object died unseen. */
-static void
-lose_predecessor(mpp_profile_t *profile, uintptr_t object)
-{
-    if (MPP_LIKELY(!mpp_live_may_have(&profile->live, object))) return;
-    mpp_id_t predecessor = mpp_live_find(&profile->live, object);
-    if (predecessor) lose_record(profile, predecessor);
-}
-
 static void
 end_sample(mpp_profile_t *profile, mpp_sample_t *sample)
 {
@@ -516,9 +526,12 @@ end_sample(mpp_profile_t *profile, mpp_sample_t *sample)
 void
 mpp_profile_commit(mpp_profile_t *profile, mpp_sample_t *sample, const mpp_birth_t *birth)
 {
-    lose_predecessor(profile, sample->entry.object);
-    if (MPP_UNLIKELY(profile->pressure)) (void)relieve(profile);
+    if (MPP_UNLIKELY(profile->pressure)) {
+        lose_predecessor(profile, sample->entry.object);
+        (void)relieve(profile);
+    }
     count(profile, sample, birth);
+    if (sample->record == 0) lose_predecessor(profile, sample->entry.object);
     if (birth->class_name) mpp_strtab_release(&profile->strings, birth->class_name);
     end_sample(profile, sample);
 }
@@ -566,8 +579,8 @@ mpp_profile_live(const mpp_profile_t *profile)
 void
 mpp_profile_forget_object(mpp_profile_t *profile, uintptr_t object)
 {
-    mpp_id_t id = mpp_live_find(&profile->live, object);
-    if (MPP_UNLIKELY(id)) remove_record(profile, id);
+    mpp_id_t id = mpp_live_forget(&profile->live, object);
+    if (id) remove_record(profile, id);
 }
 
 void

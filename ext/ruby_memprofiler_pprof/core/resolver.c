@@ -102,6 +102,17 @@ count_shared(const mpp_resolver_t *resolver, const mpp_backtrace_t *backtrace)
     return n;
 }
 
+static bool
+is_all_shared(const mpp_resolver_t *resolver, const mpp_backtrace_t *backtrace)
+{
+    uint32_t n = backtrace->n;
+    if (n != resolver->last.n || backtrace->truncated != resolver->last.truncated) return false;
+    const int *lines = resolver->last.lines + resolver->last.capacity - n;
+    const uintptr_t *keys = resolver->last.keys + resolver->last.capacity - n;
+    return memcmp(lines, backtrace->lines, n * sizeof(*lines)) == 0 &&
+           memcmp(keys, backtrace->frames, n * sizeof(*keys)) == 0;
+}
+
 /* A function without a file (one written in C) stands where its caller is, as in the host's own backtraces. */
 static mpp_status_t
 push_frame(mpp_frames_t *frames, mpp_id_t parent, mpp_id_t function, int line, mpp_id_t *stack)
@@ -174,7 +185,9 @@ mpp_resolver_resolve(mpp_resolver_t *resolver, const mpp_backtrace_t *backtrace,
     mpp_status_t status = MPP_OK;
 
     *stack = 0;
-    if (backtrace->n > 0) {
+    if (backtrace->n > 0 && is_all_shared(resolver, backtrace)) {
+        *stack = resolver->last.stacks[backtrace->n - 1];
+    } else if (backtrace->n > 0) {
         status = look_up(resolver, backtrace, stack);
     } else {
         *stack = backtrace->truncated ? resolver->truncated : resolver->no_frames;

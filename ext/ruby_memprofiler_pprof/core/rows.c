@@ -60,7 +60,7 @@ hash_key(mpp_id_t stack, mpp_id_t class_name, mpp_id_t labels)
     return (uint32_t)mpp_hash_pair((uint64_t)stack << 32 | class_name, labels);
 }
 
-static bool
+static inline bool
 has_key(const void *context, mpp_id_t id)
 {
     const row_key_t *key = context;
@@ -71,10 +71,15 @@ has_key(const void *context, mpp_id_t id)
 mpp_status_t
 mpp_rows_obtain(mpp_rows_t *rows, mpp_id_t stack, mpp_id_t class_name, mpp_id_t labels, mpp_id_t *id)
 {
+    row_key_t key = {rows, stack, class_name, labels};
+    if (rows->last && has_key(&key, rows->last)) {
+        *id = rows->last;
+        return MPP_OK;
+    }
     uint32_t hash = hash_key(stack, class_name, labels);
-    mpp_id_t found = mpp_index_find(&rows->index, hash, has_key, &(row_key_t){rows, stack, class_name, labels});
+    mpp_id_t found = mpp_index_find(&rows->index, hash, has_key, &key);
     if (found) {
-        *id = found;
+        *id = rows->last = found;
         return MPP_OK;
     }
 
@@ -90,7 +95,7 @@ mpp_rows_obtain(mpp_rows_t *rows, mpp_id_t stack, mpp_id_t class_name, mpp_id_t 
     mpp_frames_retain_stack(rows->frames, stack);
     mpp_strtab_retain(rows->strings, class_name);
     mpp_index_insert(&rows->index, hash, found);
-    *id = found;
+    *id = rows->last = found;
     return MPP_OK;
 }
 
@@ -156,6 +161,7 @@ fold(const eviction_t *eviction, mpp_id_t id)
     mpp_frames_release_stack(rows->frames, row->stack);
     mpp_strtab_release(rows->strings, row->class_name);
     mpp_slab_give(&rows->slab, id);
+    rows->last = 0;
 }
 
 uint32_t

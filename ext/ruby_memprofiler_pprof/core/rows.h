@@ -37,6 +37,7 @@ typedef struct {
     mpp_index_t index;
     mpp_frames_t *frames;
     mpp_strtab_t *strings;
+    mpp_id_t last; /* the row obtained last, or 0: mostly the next one too */
     mpp_amount_t total; /* what all rows together were allocated; its samples are the table's clock */
     uint64_t n_evicted;
 } mpp_rows_t;

@@ -57,6 +57,14 @@ mpp_random_unit(mpp_random_t *random)
     return (double)((mpp_random_next(random) >> 11) + 1) * 0x1p-53;
 }
 
+mpp_weight_t
+mpp_weight_of(double n_allocations)
+{
+    int exponent;
+    double digits = round(ldexp(frexp(n_allocations, &exponent), 32));
+    return (mpp_weight_t)llround(ldexp(digits, exponent + MPP_WEIGHT_BITS - 32));
+}
+
 void
 mpp_sampler_init(mpp_sampler_t *sampler, double rate, uint64_t seed)
 {
@@ -68,7 +76,7 @@ void
 mpp_sampler_set_rate(mpp_sampler_t *sampler, double rate)
 {
     sampler->rate = rate;
-    sampler->weight = (mpp_weight_t)llround((double)MPP_WEIGHT_ONE / rate);
+    sampler->weight = mpp_weight_of(1 / rate);
     sampler->inverse_log = rate < 1 ? 1 / log1p(-rate) : 0; /* log(1 - rate) loses the low bits of a small rate */
     mpp_sampler_draw(sampler);
 }

@@ -13,6 +13,9 @@ typedef uint64_t mpp_weight_t;
 #define MPP_WEIGHT_BITS 32
 #define MPP_WEIGHT_ONE ((mpp_weight_t)1 << MPP_WEIGHT_BITS)
 
+/* The weight of so many allocations, at most 2^31, in as many binary digits as a live record keeps: 32. [any] */
+mpp_weight_t mpp_weight_of(double n_allocations);
+
 /* The lowest rate that is allowed. */
 #define MPP_SAMPLER_MIN_RATE 1e-6
 

@@ -122,6 +122,7 @@ take_offset(const mpp_slab_t *slab, mpp_slab_chunk_t *chunk)
     memcpy(&next, element, sizeof(next));
     memset(element, 0, sizeof(next));
     chunk->first_free = (uint16_t)next;
+    if (next) __builtin_prefetch(chunk->elements + (size_t)(next - 1) * slab->element_bytes, 1); /* for the next one */
     return offset;
 }
 

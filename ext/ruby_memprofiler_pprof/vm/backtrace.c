@@ -19,11 +19,6 @@ mpp_clock_ns(void)
 static void
 walk(mpp_collector_t *collector, VALUE object, mpp_weight_t weight)
 {
-    if (MPP_UNLIKELY(ruby_stack_check())) {
-        static const mpp_backtrace_t none = {.truncated = true};
-        mpp_profile_sample(collector->profile, object, weight, &none);
-        return;
-    }
     uint32_t limit = collector->config.max_depth;
     int found = rb_profile_frames(0, (int)limit + 1, collector->frames, collector->lines);
     uint32_t n = found > 0 ? (uint32_t)found : 0;

@@ -1,6 +1,6 @@
 /*
  * Burst mode: the timer's ticks, the core's window machine and the hook, put together.
- *   tick (timer.c) → job → mpp_bursts_tick: the hook goes in → hooks.c → the machine says CLOSE → the hook goes out
+ *   tick (timer.c) → job → mpp_bursts_tick: the hook goes in → on_newobj → the machine says CLOSE → the hook goes out
  * One timer serves all collectors in burst mode: it is armed for whichever is due first. What the samples stand for is
  * scaled at a flush by the VM's own counter.
  */
@@ -68,10 +68,65 @@ cpu_since_open(void *context)
 
 /* -- windows -- */
 
+/*
+ * Both are measured by the wall's clock, for that of CPU time is dear. If the thread is preempted meanwhile, which is told
+ * by a time that no walk or drain takes, that is off-CPU time, which the machine finds out by itself.
+ */
+#define LONGEST_CAPTURE_NS 20000
+#define LONGEST_DRAIN_NS 100000
+
+static uint64_t
+at_most(uint64_t ns, uint64_t limit_ns)
+{
+    return ns < limit_ns ? ns : limit_ns;
+}
+
+static void
+take_sample(mpp_collector_t *collector, VALUE object)
+{
+    mpp_burst_t *machine = &collector->bursts.machine;
+    uint64_t start = mpp_clock_ns();
+    collector->bursts.group_weight[machine->group] += machine->weight;
+    if (collector->profile) mpp_profile_set_labels(collector->profile, mpp_labels_with_group(0, machine->group));
+    mpp_hooks_take_sample(collector, object, machine->weight);
+    mpp_burst_captured(machine, at_most(mpp_clock_ns() - start, LONGEST_CAPTURE_NS));
+}
+
+void
+mpp_bursts_drained(mpp_collector_t *collector, uint64_t ns)
+{
+    mpp_burst_t *machine = &collector->bursts.machine;
+    if (machine->phase == MPP_BURST_OUT) {
+        mpp_burst_spent(machine, at_most(ns, LONGEST_DRAIN_NS));
+    } else {
+        mpp_burst_captured(machine, at_most(ns, LONGEST_DRAIN_NS));
+    }
+}
+
+/* It has no part in what the hook of fixed mode counts, and takes itself out when the window ends. */
+static void
+on_newobj(VALUE self, rb_trace_arg_t *event)
+{
+    mpp_collector_t *collector = RTYPEDDATA_DATA(self);
+    mpp_burst_t *machine = &collector->bursts.machine;
+#if MPP_HOOKS_SEE_ALL_RACTORS
+    if (MPP_UNLIKELY(mpp_compat_in_other_ractor())) return;
+#endif
+    if (MPP_UNLIKELY(collector->fork_generation != mpp_process.fork_generation)) mpp_run_after_fork(collector, 1);
+    if (MPP_UNLIKELY(mpp_process.n_own_work != 0) && mpp_own_work_here()) return;
+    if (MPP_LIKELY(mpp_burst_passes(machine))) return;
+    mpp_burst_verdict_t verdict = mpp_burst_judge(machine);
+    if (verdict == MPP_BURST_SAMPLE) {
+        take_sample(collector, rb_tracearg_object(event));
+    } else if (verdict == MPP_BURST_CLOSE) {
+        mpp_bursts_close(collector);
+    }
+}
+
 static VALUE
 put_hook_in(VALUE self)
 {
-    mpp_hooks_add_burst(self);
+    mpp_hooks_add_event(self, on_newobj, RUBY_INTERNAL_EVENT_NEWOBJ);
     return Qnil;
 }
 
@@ -90,7 +145,7 @@ set_hook(mpp_collector_t *collector, bool in)
 {
     mpp_bursts_t *bursts = &collector->bursts;
     if (in == bursts->hook_in) return;
-    if (!in) mpp_hooks_remove_burst(collector->self);
+    if (!in) mpp_hooks_remove_event(collector->self, on_newobj);
     bursts->hook_in = in && put_hook_in_protected(collector);
     if (in && !bursts->hook_in) mpp_burst_close(&bursts->machine);
 }
@@ -120,36 +175,6 @@ mpp_bursts_close(mpp_collector_t *collector)
     if (!bursts->running) return;
     set_hook(collector, false);
     mpp_burst_close(&bursts->machine);
-}
-
-/*
- * Both are measured by the wall's clock, for that of CPU time is dear. If the thread is preempted meanwhile, which is told
- * by a time that no walk or drain takes, that is off-CPU time, which the machine finds out by itself.
- */
-#define LONGEST_CAPTURE_NS 20000
-#define LONGEST_DRAIN_NS 100000
-
-static uint64_t
-at_most(uint64_t ns, uint64_t limit_ns)
-{
-    return ns < limit_ns ? ns : limit_ns;
-}
-
-void
-mpp_bursts_captured(mpp_collector_t *collector, uint64_t ns)
-{
-    mpp_burst_captured(&collector->bursts.machine, at_most(ns, LONGEST_CAPTURE_NS));
-}
-
-void
-mpp_bursts_drained(mpp_collector_t *collector, uint64_t ns)
-{
-    mpp_burst_t *machine = &collector->bursts.machine;
-    if (machine->phase == MPP_BURST_OUT) {
-        mpp_burst_spent(machine, at_most(ns, LONGEST_DRAIN_NS));
-    } else {
-        mpp_burst_captured(machine, at_most(ns, LONGEST_DRAIN_NS));
-    }
 }
 
 /* -- ticks -- */
@@ -250,14 +275,6 @@ mpp_bursts_after_fork(void)
 }
 
 /* -- scale -- */
-
-void
-mpp_bursts_sampled(mpp_collector_t *collector)
-{
-    mpp_burst_t *machine = &collector->bursts.machine;
-    collector->bursts.group_weight[machine->group] += machine->weight;
-    if (collector->profile) mpp_profile_set_labels(collector->profile, mpp_labels_with_group(0, machine->group));
-}
 
 /* Own work is in the VM's count, and no sample stands for it. */
 static uint64_t

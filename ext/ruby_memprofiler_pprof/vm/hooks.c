@@ -1,16 +1,9 @@
 /*
- * The hooks. NEWOBJ: an allocation that is not sampled costs two loads of process-wide words and a countdown; burst mode
- * has one of its own, which takes itself out when its window ends.
- * FREEOBJ: one probe of the live table, and for the types that are cache keys one of those caches.
+ * The hooks that are in all the time. NEWOBJ: an allocation that is not sampled costs two loads of process-wide words
+ * and a countdown. FREEOBJ: one probe of the live table, and for the types that are cache keys one of those caches.
  * Both run inside the VM's allocator or collector: libc memory only, no raise, no call that allocates.
  */
 #include "vm.h"
-
-static inline mpp_collector_t *
-collector_of(VALUE self)
-{
-    return RTYPEDDATA_DATA(self);
-}
 
 static bool
 is_internal(VALUE object)
@@ -19,8 +12,8 @@ is_internal(VALUE object)
     return type == RUBY_T_IMEMO || type == RUBY_T_ICLASS || RBASIC_CLASS(object) == 0;
 }
 
-static void
-take_sample(mpp_collector_t *collector, VALUE object, mpp_weight_t weight)
+void
+mpp_hooks_take_sample(mpp_collector_t *collector, VALUE object, mpp_weight_t weight)
 {
     collector->n_drawn++;
     if (is_internal(object)) {
@@ -40,13 +33,13 @@ draw_and_sample(mpp_collector_t *collector, rb_trace_arg_t *event)
     mpp_weight_t weight = collector->sampler.weight;
     mpp_sampler_draw(&collector->sampler);
     collector->events_ahead += collector->sampler.gap + 1;
-    take_sample(collector, rb_tracearg_object(event), weight);
+    mpp_hooks_take_sample(collector, rb_tracearg_object(event), weight);
 }
 
 static void
 on_newobj(VALUE self, rb_trace_arg_t *event)
 {
-    mpp_collector_t *collector = collector_of(self);
+    mpp_collector_t *collector = RTYPEDDATA_DATA(self);
 #if MPP_HOOKS_SEE_ALL_RACTORS
     if (MPP_UNLIKELY(mpp_compat_in_other_ractor())) {
         __atomic_add_fetch(&collector->n_other_ractor, 1, __ATOMIC_RELAXED);
@@ -60,29 +53,6 @@ on_newobj(VALUE self, rb_trace_arg_t *event)
     }
     if (MPP_LIKELY(!mpp_sampler_tick(&collector->sampler))) return;
     draw_and_sample(collector, event);
-}
-
-/* Burst mode: this one is in for the length of a window. */
-static void
-on_newobj_in_burst(VALUE self, rb_trace_arg_t *event)
-{
-    mpp_collector_t *collector = collector_of(self);
-    mpp_burst_t *machine = &collector->bursts.machine;
-#if MPP_HOOKS_SEE_ALL_RACTORS
-    if (MPP_UNLIKELY(mpp_compat_in_other_ractor())) return;
-#endif
-    if (MPP_UNLIKELY(collector->fork_generation != mpp_process.fork_generation)) mpp_run_after_fork(collector, 1);
-    if (MPP_UNLIKELY(mpp_process.n_own_work != 0) && mpp_own_work_here()) return;
-    if (MPP_LIKELY(mpp_burst_passes(machine))) return;
-    mpp_burst_verdict_t verdict = mpp_burst_judge(machine);
-    if (verdict == MPP_BURST_SAMPLE) {
-        uint64_t start = mpp_clock_ns();
-        mpp_bursts_sampled(collector);
-        take_sample(collector, rb_tracearg_object(event), machine->weight);
-        mpp_bursts_captured(collector, mpp_clock_ns() - start);
-    } else if (verdict == MPP_BURST_CLOSE) {
-        mpp_bursts_close(collector);
-    }
 }
 
 /* What the caches are keyed by: frames and classes. */
@@ -105,7 +75,7 @@ forget_key(mpp_collector_t *collector, VALUE object)
 static void
 on_freeobj(VALUE self, rb_trace_arg_t *event)
 {
-    mpp_collector_t *collector = collector_of(self);
+    mpp_collector_t *collector = RTYPEDDATA_DATA(self);
 #if MPP_HOOKS_SEE_ALL_RACTORS
     /* Not counted: it then shows as a missed death, and the records are given up rather than trusted. */
     if (MPP_UNLIKELY(mpp_compat_in_other_ractor())) return;
@@ -113,22 +83,18 @@ on_freeobj(VALUE self, rb_trace_arg_t *event)
     mpp_run_notice_fork(collector);
     collector->n_frees++;
     VALUE object = rb_tracearg_object(event);
-    mpp_live_prefetch(collector->live, object + SWEPT_SOON);
+    mpp_live_prefetch(collector->live, object + 2 * SWEPT_SOON);
+    mpp_live_prefetch_record(collector->live, object + SWEPT_SOON);
     if (MPP_UNLIKELY(mpp_live_may_have(collector->live, object))) mpp_profile_forget_object(collector->profile, object);
     if (MPP_UNLIKELY(KEY_TYPES >> RB_BUILTIN_TYPE(object) & 1)) forget_key(collector, object);
-}
-
-static void
-add(VALUE self, mpp_hook_t hook, rb_event_flag_t event)
-{
-    rb_event_hook_flag_t flags = RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG;
-    rb_add_event_hook2((rb_event_hook_func_t)(void (*)(void))hook, event, self, flags);
 }
 
 void
 mpp_hooks_add_event(VALUE self, mpp_hook_t hook, rb_event_flag_t event)
 {
-    if (mpp_process.n_pauses == 0) add(self, hook, event);
+    rb_event_hook_flag_t flags = RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG;
+    if (mpp_process.n_pauses > 0) return;
+    rb_add_event_hook2((rb_event_hook_func_t)(void (*)(void))hook, event, self, flags);
 }
 
 void
@@ -150,18 +116,6 @@ mpp_hooks_remove_newobj(VALUE self)
 }
 
 void
-mpp_hooks_add_burst(VALUE self)
-{
-    add(self, on_newobj_in_burst, RUBY_INTERNAL_EVENT_NEWOBJ);
-}
-
-void
-mpp_hooks_remove_burst(VALUE self)
-{
-    mpp_hooks_remove_event(self, on_newobj_in_burst);
-}
-
-void
 mpp_hooks_add_freeobj(VALUE self)
 {
     mpp_hooks_add_event(self, on_freeobj, RUBY_INTERNAL_EVENT_FREEOBJ);
@@ -171,57 +125,4 @@ void
 mpp_hooks_remove_freeobj(VALUE self)
 {
     mpp_hooks_remove_event(self, on_freeobj);
-}
-
-/*
- * Ruby before 3.3 crashes when a Ractor's thread begins while a hook is active, for that thread allocates, and may sweep,
- * before it has a frame. Ruby code takes the hooks out around Ractor.new, which several threads may do at once. Deaths
- * that go unseen meanwhile are missed in the count of FREEOBJ events.
- */
-static VALUE
-pause_all(VALUE module)
-{
-    (void)module;
-    mpp_process.n_pauses++;
-    for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
-        mpp_hooks_remove_newobj(collector->self);
-        mpp_bursts_close(collector);
-        collector->liveness->stop(collector, collector->self);
-    }
-    return Qnil;
-}
-
-static void
-put_all_in(void)
-{
-    for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
-        collector->liveness->start(collector, collector->self);
-        if (!collector->bursts.running) mpp_hooks_add_newobj(collector->self);
-    }
-}
-
-static VALUE
-resume_all(VALUE module)
-{
-    (void)module;
-    if (mpp_process.n_pauses > 0 && --mpp_process.n_pauses == 0) put_all_in();
-    return Qnil;
-}
-
-static VALUE
-mend(VALUE module)
-{
-    (void)module;
-    if (mpp_process.hooks_left_out) put_all_in();
-    mpp_process.hooks_left_out = false;
-    mpp_bursts_after_fork();
-    return Qnil;
-}
-
-void
-mpp_hooks_define(VALUE module)
-{
-    rb_define_private_method(rb_singleton_class(module), "pause_native", pause_all, 0);
-    rb_define_private_method(rb_singleton_class(module), "resume_native", resume_all, 0);
-    rb_define_private_method(rb_singleton_class(module), "mend_native", mend, 0);
 }

@@ -3,7 +3,7 @@
  * interrupts but in calls of a WeakMap, so mostly no other thread and no exception comes in between; but it may run
  * nested, on the same thread, inside a trap handler or a finalizer, and a collection may run at any call that
  * allocates. Hence: each sample is taken off before it is handled, its object stands on this C stack until done (which
- * marks and pins it), and the whole is done with the profile retained. What raises all the same (NoMemoryError) costs
+ * marks and pins it), and the whole is done with the profile retained. Only what may allocate is own work. What raises all the same (NoMemoryError) costs
  * the sample in hand; what another thread raises ends the drain, and goes on from there.
  */
 #include "vm.h"
@@ -64,8 +64,11 @@ static void
 commit_protected(drain_t *drain)
 {
     VALUE error = rb_errinfo();
+    mpp_own_work_t own_work;
     int state = 0;
+    mpp_own_work_begin(&own_work);
     rb_protect(commit_new, (VALUE)drain, &state);
+    mpp_own_work_end(&own_work);
     if (state == 0) return;
     mpp_compat_restore_error(error);
     mpp_profile_discard(drain->profile, &drain->sample, MPP_DROP_NO_MEMORY);
@@ -85,6 +88,23 @@ commit(drain_t *drain)
     return raised;
 }
 
+/*
+ * Collections begun, and whether their sweep is going on, or was lately: asked of the VM once a collection, since that a
+ * sweep has ended makes no difference to what was born in it.
+ */
+static mpp_birth_t
+stamp(void)
+{
+    static mpp_birth_t last = {.live = true};
+    static bool is_marked;
+    uint32_t gc_count = (uint32_t)rb_gc_count();
+    if (MPP_LIKELY(is_marked && gc_count == last.gc_count)) return last;
+    last.gc_count = gc_count;
+    last.sweeping = mpp_compat_gc_sweeping();
+    is_marked = !mpp_compat_gc_marking();
+    return last;
+}
+
 static int
 drain_timed(mpp_collector_t *collector)
 {
@@ -93,11 +113,10 @@ drain_timed(mpp_collector_t *collector)
     bool timed = ++collector->costs.n_jobs % MPP_TIMED_EVERY == 0 || large || collector->bursts.running;
     uint64_t start = timed ? mpp_clock_ns() : 0;
     uint32_t n = 0;
-    drain_t drain = {
-        .collector = collector,
-        .profile = collector->profile,
-        .stamp = {.gc_count = (uint32_t)rb_gc_count(), .sweeping = mpp_compat_gc_sweeping(), .live = true},
-    };
+    drain_t drain;
+    drain.collector = collector;
+    drain.profile = collector->profile;
+    drain.stamp = stamp();
     mpp_profile_retain(drain.profile);
     for (; raised == 0 && mpp_profile_take(drain.profile, &drain.sample); n++) raised = commit(&drain);
     if (raised == 0) raised = collector->liveness->look_around(collector, n);
@@ -115,10 +134,7 @@ drain(mpp_collector_t *collector)
 {
     if (collector->profile == NULL || mpp_profile_pending_count(collector->profile) == 0) return 0;
     VALUE self = collector->self; /* a thread that runs meanwhile may stop it, and let it go */
-    mpp_own_work_t own_work;
-    mpp_own_work_begin(&own_work);
     int raised = drain_timed(collector);
-    mpp_own_work_end(&own_work);
     RB_GC_GUARD(self);
     return raised;
 }

@@ -223,13 +223,18 @@ void mpp_hooks_add_newobj(VALUE self);    /* [gvl] */
 void mpp_hooks_remove_newobj(VALUE self); /* [gvl] */
 void mpp_hooks_add_freeobj(VALUE self);    /* [gvl] */
 void mpp_hooks_remove_freeobj(VALUE self); /* [gvl] */
-/* For one window. [gvl]; out also [newobj] */
-void mpp_hooks_add_burst(VALUE self);
-void mpp_hooks_remove_burst(VALUE self);
+
+/* The same for a hook of another back end or mode, on an internal event. [gvl]; out also [newobj] */
 typedef void (*mpp_hook_t)(VALUE self, rb_trace_arg_t *event);
-void mpp_hooks_add_event(VALUE self, mpp_hook_t hook, rb_event_flag_t event); /* an internal one. [gvl] */
-void mpp_hooks_remove_event(VALUE self, mpp_hook_t hook);                     /* [gvl] */
-void mpp_hooks_define(VALUE module);       /* [gvl] */
+void mpp_hooks_add_event(VALUE self, mpp_hook_t hook, rb_event_flag_t event);
+void mpp_hooks_remove_event(VALUE self, mpp_hook_t hook);
+
+/* An allocation was drawn: it becomes a sample, unless it is the VM's own or of a thread that is left out. [newobj] */
+void mpp_hooks_take_sample(mpp_collector_t *collector, VALUE object, mpp_weight_t weight);
+
+/* -- pause.c -- */
+
+void mpp_pause_define(VALUE module); /* [gvl] */
 
 /* -- burst.c -- */
 
@@ -254,8 +259,7 @@ void mpp_bursts_after_fork(void);
 /* Opens the windows that a tick has asked for, if one has come. May raise NoMemoryError. [gvl] */
 void mpp_bursts_tick(void);
 
-/* A walk of the stack, or a drain, took so long; within a window it is no program time. [newobj], [gvl] */
-void mpp_bursts_captured(mpp_collector_t *collector, uint64_t ns);
+/* A drain took so long; within a window that is no program time. [gvl] */
 void mpp_bursts_drained(mpp_collector_t *collector, uint64_t ns);
 
 /* The window has ended. [newobj] */
@@ -274,9 +278,6 @@ double mpp_scale_unobserved(const mpp_scale_t *scale);
 /* A delta flush has given out what `scale` covers, or gives it back. [gvl] */
 void mpp_bursts_flushed(mpp_collector_t *collector, const mpp_scale_t *scale);
 void mpp_bursts_give_back(mpp_collector_t *collector, const mpp_scale_t *scale);
-
-/* A sample of the open window. [newobj] */
-void mpp_bursts_sampled(mpp_collector_t *collector);
 
 /* -- backtrace.c -- */
 

@@ -56,7 +56,7 @@ protect(VALUE (*function)(VALUE), entry_t *entry, int *raised)
     return false;
 }
 
-/* The same for what calls a method: what runs meanwhile is not our work. */
+/* What runs during the call of a method is not our work. */
 static bool
 call(VALUE (*function)(VALUE), entry_t *entry, int *raised)
 {
@@ -72,8 +72,19 @@ static VALUE
 make_map(VALUE argument)
 {
     const entry_t *entry = (const entry_t *)argument;
-    if (NIL_P(entry->weak->map)) entry->weak->map = rb_obj_alloc(map_class);
+    entry->weak->map = rb_obj_alloc(map_class);
     return Qnil;
+}
+
+static bool
+has_map(entry_t *entry, int *raised)
+{
+    mpp_own_work_t own_work;
+    if (!NIL_P(entry->weak->map)) return true;
+    mpp_own_work_begin(&own_work);
+    bool made = protect(make_map, entry, raised);
+    mpp_own_work_end(&own_work);
+    return made;
 }
 
 static VALUE
@@ -94,7 +105,7 @@ follow(mpp_collector_t *collector, mpp_profile_t *profile, mpp_id_t id, VALUE ob
     int raised = 0;
     if (collector->weak_map.ended) return 0;
     bool is_of_map = collector->profile == profile;
-    if (is_of_map && protect(make_map, &entry, &raised) && call(put, &entry, &raised)) return 0;
+    if (is_of_map && has_map(&entry, &raised) && call(put, &entry, &raised)) return 0;
     mpp_profile_give_up(profile, id, serial);
     return raised;
 }
