@@ -143,6 +143,35 @@ RSpec.describe "burst mode" do
     expect(total).to be_within(vm * 0.02).of(vm)
   end
 
+  # A timer needs a place in the user's queue of signals. The child's own Ruby may take one before.
+  it "goes on at a fixed rate in a forked child that gets no timer", if: File.exist?("/proc/self/status") do
+    program = <<~'RUBY'
+      $stderr = $stdout
+      collector = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.1)
+      collector.start!
+      queued = File.read("/proc/self/status")[/^SigQ:\s+(\d+)/, 1].to_i
+      limit = Process.getrlimit(:SIGPENDING)
+      Process.setrlimit(:SIGPENDING, queued + PLACES, limit[1])
+      pid = fork do
+        kept = Array.new(20_000) { Object.new }
+        stats = collector.stats
+        data = collector.flush(gc: true)
+        collector.stop!
+        print [stats[:mode], stats[:burst_fallback], stats[:samples] > 100, data.heap_samples_count > 100,
+               stats[:allocations][:unseen]].inspect
+        $stdout.flush
+        exit!(kept.size == 20_000)
+      end
+      Process.wait(pid)
+      Process.setrlimit(:SIGPENDING, *limit)
+      print " ", $?.success?, " ", collector.stats[:mode]
+    RUBY
+    outputs = [1, 0, 1, 0].lazy.map { |places| Child.run("PLACES = #{places}; #{program}") }
+    output = outputs.find { |text| text.include?("no timer") }
+    expect(output).to eq "MemprofilerPprof: at a fixed rate instead of in bursts, for a forked child got no timer\n" \
+                         "[:fixed, \"a forked child got no timer\", true, true, 0] true burst"
+  end
+
   it "goes on in a daemon" do
     output = Child.run(<<~RUBY)
       reader, writer = IO.pipe

@@ -6,12 +6,17 @@ module MemprofilerPprof
   # @api private
   module Fork
     def _fork
-      super.tap { |pid| MemprofilerPprof.__send__(:mend_native) if pid.zero? }
+      super.tap { |pid| Fork.mend if pid.zero? }
     end
 
     # Does not call _fork; comes back in the child alone.
     def daemon(...)
-      super.tap { MemprofilerPprof.__send__(:mend_native) }
+      super.tap { Fork.mend }
+    end
+
+    def self.mend
+      reason = MemprofilerPprof.__send__(:mend_native)
+      warn "MemprofilerPprof: at a fixed rate instead of in bursts, for #{reason}" if reason
     end
   end
   private_constant :Fork

@@ -669,6 +669,16 @@ measure_record(mpp_profile_t *profile, mpp_id_t id, mpp_measure_t measure, void 
     }
 }
 
+/* Fetches what stands at the key of a record some way ahead: measuring waits for little else. It is not looked at. */
+#define MEASURED_SOON 12u
+
+static void
+prefetch_ahead(const mpp_live_t *live, mpp_id_t id)
+{
+    mpp_id_t ahead = id + MEASURED_SOON;
+    if (mpp_slab_has(&live->records, ahead)) __builtin_prefetch((const void *)mpp_live_at(live, ahead)->key);
+}
+
 bool
 mpp_profile_measure(mpp_profile_t *profile, mpp_id_t *cursor, uint32_t n, mpp_measure_t measure, void *context,
                     uint64_t *n_stale)
@@ -678,6 +688,7 @@ mpp_profile_measure(mpp_profile_t *profile, mpp_id_t *cursor, uint32_t n, mpp_me
         mpp_id_t id = mpp_live_next(&profile->live, *cursor);
         if (id == 0) return false;
         *cursor = id;
+        prefetch_ahead(&profile->live, id);
         measure_record(profile, id, measure, context, n_stale);
     }
     return true;

@@ -69,10 +69,11 @@ mpp_slab_at(const mpp_slab_t *slab, mpp_id_t id)
            (size_t)(offset % MPP_SLAB_CHUNK_ELEMENTS) * slab->element_bytes;
 }
 
-/* Whether an id that was taken once still has an element, in use or not: chunks that became empty have none. [any] */
+/* Whether an id has an element, in use or not: chunks that became empty have none. [any] */
 static inline bool
 mpp_slab_has(const mpp_slab_t *slab, mpp_id_t id)
 {
+    if (id > slab->max_elements) return false;
     const mpp_slab_chunk_t *chunk = &slab->chunks[(id - 1) / MPP_SLAB_CHUNK_ELEMENTS];
     return chunk->elements && (id - 1) % MPP_SLAB_CHUNK_ELEMENTS < chunk->n_touched;
 }

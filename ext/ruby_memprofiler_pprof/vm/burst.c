@@ -264,14 +264,29 @@ mpp_bursts_abandon(mpp_collector_t *collector)
     if (collector->bursts.running && --mpp_process.n_in_bursts == 0) mpp_timer_stop();
 }
 
-void
+/* The child's run goes on at a fixed rate. */
+static void
+give_up_bursts(mpp_collector_t *collector, const char *reason)
+{
+    mpp_bursts_close(collector);
+    mpp_bursts_abandon(collector);
+    collector->bursts.running = false;
+    collector->bursts.fallback = reason;
+    mpp_hooks_add_newobj(collector->self);
+    mpp_run_take_bases(collector);
+}
+
+const char *
 mpp_bursts_after_fork(void)
 {
-    if (mpp_process.n_in_bursts == 0 || !mpp_timer_restart()) return;
+    if (mpp_process.n_in_bursts == 0) return NULL;
+    const char *reason = mpp_timer_restart() ? NULL : "a forked child got no timer";
     for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
         mpp_run_notice_fork(collector);
+        if (reason && collector->bursts.running) give_up_bursts(collector, reason);
     }
-    arm_for_the_next();
+    if (!reason) arm_for_the_next();
+    return reason;
 }
 
 /* -- scale -- */

@@ -41,8 +41,8 @@ mend(VALUE module)
     (void)module;
     if (mpp_process.hooks_left_out) put_all_in();
     mpp_process.hooks_left_out = false;
-    mpp_bursts_after_fork();
-    return Qnil;
+    const char *reason = mpp_bursts_after_fork();
+    return reason ? rb_str_new_cstr(reason) : Qnil;
 }
 
 void

@@ -253,8 +253,9 @@ void mpp_bursts_abandon(mpp_collector_t *collector);
 /* A child of a fork begins anew, without a timer until mpp_bursts_after_fork. [newobj] [gc] */
 void mpp_bursts_reset(mpp_collector_t *collector);
 
-/* In a forked child, once Ruby runs there: ticks come again. [gvl] */
-void mpp_bursts_after_fork(void);
+/* In a forked child, once Ruby runs there: ticks come again. Or why not, static: those in bursts are at a fixed rate
+ * from now on. [gvl] */
+const char *mpp_bursts_after_fork(void);
 
 /* Opens the windows that a tick has asked for, if one has come. May raise NoMemoryError. [gvl] */
 void mpp_bursts_tick(void);
