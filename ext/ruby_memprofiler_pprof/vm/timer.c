@@ -1,6 +1,7 @@
 /*
  * See timer.h. The handler runs on any thread at any instruction: it takes stamps, asks for the job, and nothing else.
  * Its one note (`tick`) is empty, being written, or ready; a tick that finds another one waiting is left out.
+ * It runs on the stack that is in use: the VM frees a thread's alternate stack while its native thread may still have it.
  * The timer is one-shot by intent and repeats only for safety: whoever takes a tick arms the next.
  */
 #include "timer.h"
@@ -210,7 +211,7 @@ mpp_timer_start(int signal_number)
     if (timer.signal_number != 0) return NULL;
     if (signal_number == 0 && (signal_number = free_signal()) == 0) return "every real-time signal is in use";
     if (!is_free(signal_number)) return "the signal that was asked for is in use";
-    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
     sigfillset(&action.sa_mask);
     if (sigaction(signal_number, &action, &timer.former) != 0) return "the signal cannot be handled";
     timer.signal_number = signal_number;
