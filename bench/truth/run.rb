@@ -4,7 +4,7 @@
 # error, how far single runs stray beside what Bernoulli sampling of as many samples would give, and how often the 95 %
 # interval holds the truth. Writes bench/TRUTH.md, a section for each Ruby.
 #
-#   bundle exec rake truth                       all (about an hour)
+#   bundle exec rake truth                       all (about half an hour)
 #   TRUTH_RUNS=5 TRUTH_SECONDS=3 ruby -Ilib bench/truth/run.rb [PART OF A NAME…]   shorter, nothing is written
 
 $LOAD_PATH.unshift(File.expand_path("../../lib", __dir__))
@@ -12,7 +12,7 @@ require "ruby_memprofiler_pprof"
 require_relative "../../spec/support/truth_workloads"
 
 RUNS = Integer(ENV.fetch("TRUTH_RUNS", "30"))
-SECONDS = Float(ENV.fetch("TRUTH_SECONDS", "8"))
+SECONDS = Float(ENV.fetch("TRUTH_SECONDS", "4"))
 OUTPUT = File.expand_path("../TRUTH.md", __dir__)
 
 # One site in one run: shares of all that the sites allocated.
