@@ -32,12 +32,13 @@ Bench.define("allocation_loop", "Object.new in a loop beside its floors, CPU tim
   ours.reject! { |name, _| lacks.key?(name) }
   ours.each_value { |variant| variant.load.call }
 
-  # Twice over: names of frames and tables are made once a run, however long that is.
+  # Twice over: names of frames are made, and tables grow to what lives between two collections, once a run, however
+  # long that is.
   measure = lambda do |name, depth|
     ours[name]&.start&.call
     MemprofilerFloor.install(*floors[name]) if floors.key?(name)
     n = name.start_with?("floor", "1/1 ") ? 100_000 : 400_000 # so that all take about as long
-    passes = [5_000, n]
+    passes = [60_000, n]
     Bench::Depth.at(depth) do # no block within: it would be a frame
       cost = nil
       while (left = passes.shift)

@@ -113,10 +113,9 @@ mpp_run_events(const mpp_collector_t *collector)
 }
 
 uint64_t
-mpp_run_unseen(const mpp_collector_t *collector)
+mpp_run_unseen(const mpp_collector_t *collector, uint64_t counted)
 {
     if (collector->bursts.running) return 0; /* most are not to be seen */
-    uint64_t counted = mpp_run_vm_allocated(collector);
     uint64_t seen = mpp_run_events(collector) + collector->n_own + collector->n_other_ractor;
     return counted > seen ? counted - seen : 0;
 }

@@ -221,10 +221,10 @@ mpp_stats(mpp_collector_t *collector)
     reading.weak_map_bytes = mpp_weak_map_bytes(&collector->weak_map);
     mpp_profile_stats(collector->profile, &reading.profile);
     reading.counted = mpp_profile_counted(collector->profile);
-    reading.vm_allocated = mpp_run_vm_allocated(collector);
-    reading.unseen = mpp_run_unseen(collector);
-    reading.sample_rate = mpp_run_sample_rate(collector);
     reading.scale = mpp_bursts_scale(collector, false);
+    reading.vm_allocated = mpp_run_vm_allocated(collector); /* once, and last: other Ractors go on allocating */
+    reading.unseen = mpp_run_unseen(collector, reading.vm_allocated);
+    reading.sample_rate = mpp_run_sample_rate(collector);
     reading.collector = *collector;
     mpp_own_work_begin(&reading.own_work);
     return rb_ensure(build_stats, (VALUE)&reading, end_own_work, (VALUE)&reading);

@@ -202,8 +202,8 @@ mpp_run_notice_fork(mpp_collector_t *collector)
 /* Allocation events since the run's start, but for own work and other Ractors. [any] */
 uint64_t mpp_run_events(const mpp_collector_t *collector);
 
-/* Allocations that the VM has counted since the run's start and no event told of. [gvl] [gc] */
-uint64_t mpp_run_unseen(const mpp_collector_t *collector);
+/* Of the allocations that the VM has counted since the run's start, those that no event told of. [gvl] [gc] */
+uint64_t mpp_run_unseen(const mpp_collector_t *collector, uint64_t vm_allocated);
 
 /* The VM's count of allocated objects since the run's start, as of now or as of the stop. [gvl] */
 uint64_t mpp_run_vm_allocated(const mpp_collector_t *collector);
