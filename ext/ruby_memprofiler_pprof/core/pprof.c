@@ -141,6 +141,13 @@ string_number(encoder_t *encoder, mpp_id_t string)
     return number;
 }
 
+/* Code that was evaluated may claim to be in any line; readers take 0 for none. */
+static int32_t
+valid_line(int32_t line)
+{
+    return line > 0 ? line : 0;
+}
+
 static uint32_t
 write_function(encoder_t *encoder, uint32_t name, uint32_t filename, int32_t start_line)
 {
@@ -149,7 +156,7 @@ write_function(encoder_t *encoder, uint32_t name, uint32_t filename, int32_t sta
     mpp_writer_set(writer, function, MPP_FUNCTION_ID, ++encoder->n_functions);
     mpp_writer_set(writer, function, MPP_FUNCTION_NAME, name);
     mpp_writer_set(writer, function, MPP_FUNCTION_FILENAME, filename);
-    mpp_writer_set(writer, function, MPP_FUNCTION_START_LINE, start_line);
+    mpp_writer_set(writer, function, MPP_FUNCTION_START_LINE, valid_line(start_line));
     return encoder->n_functions;
 }
 
@@ -186,7 +193,7 @@ write_location(encoder_t *encoder, uint32_t function, int32_t line, int64_t addr
     mpp_writer_set(writer, location, MPP_LOCATION_ADDRESS, address);
     mpp_message_t *place = mpp_writer_add(writer, location, MPP_LOCATION_LINE);
     mpp_writer_set(writer, place, MPP_LINE_FUNCTION_ID, function);
-    mpp_writer_set(writer, place, MPP_LINE_LINE, line);
+    mpp_writer_set(writer, place, MPP_LINE_LINE, valid_line(line));
     return encoder->n_locations;
 }
 
