@@ -42,6 +42,30 @@ RSpec.shared_examples "Ractors" do |liveness|
     expect(output).to eq "begun"
   end
 
+  it "leave the hooks in for a child of two forks in a row, made amid their beginning" do
+    output = child(<<~'RUBY')
+      require "fiddle"
+      c_fork = Fiddle::Function.new(Fiddle::Handle::DEFAULT["fork"], [], Fiddle::TYPE_INT)
+      collector = exact
+      collector.start!
+      MemprofilerPprof.__send__(:pause_native)
+      2.times do
+        pid = c_fork.call
+        next if pid.zero?
+
+        Process.wait(pid)
+        exit!(0)
+      end
+      MemprofilerPprof.__send__(:mend_native)
+      before = collector.stats[:samples]
+      1000.times { Object.new }
+      $stdout.write(collector.stats[:samples] - before >= 1000)
+      $stdout.flush
+      exit!(0)
+    RUBY
+    expect(output).to eq "true"
+  end
+
   it "leave a collector running that nobody else refers to" do
     output = child(<<~'RUBY')
       def start = exact.start!

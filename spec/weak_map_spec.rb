@@ -15,6 +15,9 @@ RSpec.describe "liveness: :weak_map" do
 
   def untracked(collector) = collector.stats[:dropped_samples][:untracked]
 
+  # So many may be given up: what the VM has hidden by the time that it would go into the map.
+  few = 10
+
   it "is what :auto takes below a rate of 1/10" do
     used = ->(**options) { MemprofilerPprof::Collector.new(**options).stats[:liveness] }
     low = Collecting::WEAK_MAP ? :weak_map : :mark_hook
@@ -43,7 +46,7 @@ RSpec.describe "liveness: :weak_map" do
       found = profile.samples.select { |sample| sample.labels["class"] == class_name }
       expect([class_name, total(found, "retained_objects")]).to satisfy { |_, n| n >= objects.size }
     end
-    expect(untracked(collector)).to eq 0
+    expect(untracked(collector)).to be <= few
   end
 
   it "follows copies by themselves" do
@@ -172,6 +175,100 @@ RSpec.describe "liveness: :weak_map" do
     RUBY
   end
 
+  it "leaves what strikes in a finalizer to the thread that it is for, as without it" do
+    arrived = run_child(<<~'RUBY')
+      Struck = Class.new(StandardError)
+      collectors = [exact, exact(liveness: :free_hook)].each(&:start!)
+      arrived = Array.new(3) do
+        began = false
+        thread = Thread.new do
+          Thread.current.report_on_exception = false
+          note = proc do
+            began = true
+            ends = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.2
+            Object.new while Process.clock_gettime(Process::CLOCK_MONOTONIC) < ends
+          end
+          make = -> { 3.times { ObjectSpace.define_finalizer(Object.new, note) } }
+          Fiber.new(&make).resume
+          10.times { [].dup }
+          2.times { GC.start }
+          :ended
+        end
+        sleep(0.002) until began || !thread.alive?
+        sleep(0.03)
+        thread.raise(Struck)
+        begin
+          thread.value
+        rescue Struck
+          :struck
+        end
+      end
+      collectors.each(&:stop!)
+      print arrived.inspect
+    RUBY
+    expect(arrived).to eq "[:struck, :struck, :struck]"
+  end
+
+  it "ends a profile whose end is interrupted", if: Collecting::WEAK_MAP do
+    collector = MemprofilerPprof::Collector.new(sample_rate: 0.09, seed: 1)
+    calls = 0
+    GC.start
+    trace = TracePoint.new(:c_call) { |point| raise "struck" if point.callee_id == :get && (calls += 1) > 100 }
+    kept = nil
+    expect { trace.enable { collector.profile { kept = Array.new(20_000) { Object.new } } } }.to raise_error("struck")
+    expect(collector.running?).to be false
+    expect(kept.size).to eq 20_000
+  end
+
+  it "does not stop the run that another thread has begun meanwhile", if: Collecting::WEAK_MAP do
+    collector = exact
+    collector.start!
+    kept = Array.new(1_000) { Object.new }
+    collector.stats
+    once = false
+    trace = TracePoint.new(:c_call) do |point|
+      next if point.callee_id != :get || once
+
+      once = true
+      collector.stop!
+      collector.start!
+    end
+    expect(trace.enable { collector.stop! }).to be false
+    expect(collector.running?).to be true
+    collector.stop!
+    expect(kept.size).to eq 1_000
+  end
+
+  it "is not kept busy by a TracePoint that allocates at its calls" do
+    output = run_child(<<~'RUBY')
+      collector = exact
+      collector.start!
+      calls = 0
+      trace = TracePoint.new(:c_call, :c_return) { calls += 1; 3.times { Object.new } }
+      trace.enable { 2_000.times { "x" * 50 } }
+      collector.flush
+      collector.stop!
+      print calls < 100_000
+    RUBY
+    expect(output).to eq "true"
+  end
+
+  it "shows no object that the VM has hidden to a program that looks at its map" do
+    output = run_child(<<~'RUBY')
+      collector = exact
+      collector.start!
+      kept = Array.new(10) { "x" }
+      collector.stats
+      maps = ObjectSpace.each_object(ObjectSpace::WeakMap).to_a
+      trace = TracePoint.new(:c_return) { |point| point.return_value.class if point.callee_id == :get }
+      [3, 1, 2].sort_by { |i| collector.stats; maps.each { |map| map.values.each(&:class) }; i }
+      [3, 1, 2].sort_by { |i| trace.enable { collector.flush }; i }
+      collector.stop!
+      print kept.size
+    RUBY
+    expect(output).to eq "10"
+  end
+
   describe "memory", if: Collecting::WEAK_MAP do
     it "that it takes in Ruby's heap is told, and comes on top of the collector's own" do
       collector = exact
@@ -272,7 +369,7 @@ RSpec.describe "liveness: :weak_map" do
       kept = make(1_000).each { |object| ObjectSpace.undefine_finalizer(object) }
       expect(retained(collector)).to eq 1_000
       collector.stop!
-      expect(untracked(collector)).to eq 0
+      expect(untracked(collector)).to be <= few
       expect(kept.size).to eq 1_000
     end
 
@@ -314,7 +411,7 @@ RSpec.describe "liveness: :weak_map" do
       retained = total(samples.select { |sample| sample.labels["class"] == "Object" }, "retained_objects")
       expect(retained).to be <= 1_520
       expect(retained + untracked).to be >= 1_500
-      expect(untracked).to eq 0 if Collecting::WEAK_MAP
+      expect(untracked).to be <= few if Collecting::WEAK_MAP
     end
   end
 end

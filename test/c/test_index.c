@@ -206,6 +206,27 @@ test_random_against_model(void **state)
     finish();
 }
 
+/* Runs that go around the end, in a table that shrinks. */
+static void
+test_trim_around_the_end(void **state)
+{
+    (void)state;
+    support_random_t random = {11};
+    for (int round = 0; round < 2000; round++) {
+        start();
+        for (mpp_id_t id = 1; id <= 100; id++) {
+            bool at_the_end = support_chance(&random, 1, 2);
+            insert(id, at_the_end ? UINT32_MAX - support_below(&random, 64) : (uint32_t)support_next(&random));
+        }
+        for (mpp_id_t id = 1; id <= 100; id++) {
+            if (!support_chance(&random, 1, 10)) drop(id);
+        }
+        mpp_index_trim(&table);
+        check(100);
+        finish();
+    }
+}
+
 static void
 test_clear(void **state)
 {
@@ -300,6 +321,7 @@ main(void)
         cmocka_unit_test(test_random_against_model),
         cmocka_unit_test(test_clear),
         cmocka_unit_test(test_trim),
+        cmocka_unit_test(test_trim_around_the_end),
         cmocka_unit_test(test_largest),
         cmocka_unit_test(test_refused),
     };

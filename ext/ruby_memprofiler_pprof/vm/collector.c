@@ -216,19 +216,32 @@ collector_start(VALUE self, VALUE threads, VALUE bursts)
 }
 
 static VALUE
-collector_stop(VALUE self, VALUE gc)
+look_at_all(VALUE self)
 {
     mpp_collector_t *collector = collector_of(self);
+    mpp_jobs_drain(collector);
+    mpp_flush_measure(collector, true);
+    return Qnil;
+}
+
+static VALUE
+collector_stop(VALUE self, VALUE gc)
+{
+    int raised = 0;
+    mpp_collector_t *collector = collector_of(self);
+    uint32_t run = collector->run;
     if (collector->state != MPP_RUNNING) return Qfalse;
     if (RTEST(gc)) {
         mpp_jobs_drain(collector); /* what waits is marked */
         mpp_compat_collect_garbage();
-        if (collector->state != MPP_RUNNING) return Qfalse; /* a finalizer was quicker */
+        if (collector->state != MPP_RUNNING || collector->run != run) return Qfalse; /* a finalizer was quicker */
     }
     if (collector->liveness->late_deaths) {
-        mpp_jobs_drain(collector);
-        mpp_flush_measure(collector, true);
-        if (collector->state != MPP_RUNNING) return Qfalse; /* another thread was */
+        rb_protect(look_at_all, self, &raised); /* what strikes there does not keep it running */
+        if (collector->state != MPP_RUNNING || collector->run != run) { /* another thread was */
+            if (raised) rb_jump_tag(raised);
+            return Qfalse;
+        }
     }
     /* No interrupt is checked from here on: either all of it happens or none. */
     mpp_hooks_remove_newobj(self);
@@ -243,6 +256,7 @@ collector_stop(VALUE self, VALUE gc)
     collector->thread = Qnil;
     mpp_process_remove(collector);
     if (collector->profile) mpp_profile_detach(collector->profile);
+    if (raised) rb_jump_tag(raised);
     return Qtrue;
 }
 

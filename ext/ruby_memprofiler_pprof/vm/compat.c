@@ -168,12 +168,29 @@ mpp_compat_gc_idle(void)
     return rb_gc_latest_gc_info(sym_state) == sym_none;
 }
 
+static bool is_collecting; /* and running finalizers, amid which other threads may run, too */
+
+static VALUE
+collect(VALUE unused)
+{
+    is_collecting = true;
+    rb_gc_start();
+    return unused;
+}
+
+static VALUE
+end_collecting(VALUE was_disabled)
+{
+    is_collecting = false;
+    if (RTEST(was_disabled)) rb_gc_disable();
+    return Qnil;
+}
+
 void
 mpp_compat_collect_garbage(void)
 {
-    bool was_disabled = RTEST(rb_gc_enable()); /* before 3.4 rb_gc_start does nothing while it is disabled */
-    rb_gc_start();
-    if (was_disabled) rb_gc_disable();
+    VALUE was_disabled = rb_gc_enable(); /* before 3.4 rb_gc_start does nothing while it is disabled */
+    rb_ensure(collect, Qnil, end_collecting, was_disabled);
 }
 
 bool
@@ -209,15 +226,37 @@ void
 mpp_compat_release_exceptions(void)
 {
 #ifdef HAVE_RB_GC_SET_PENDING_INTERRUPT
-    rb_gc_unset_pending_interrupt(); /* in a finalizer also what the VM holds; then a few come early */
+    rb_gc_unset_pending_interrupt();
 #endif
+}
+
+/* GC.start and its like are Ruby code of the VM's own, in this file. */
+static bool
+is_of_gc(VALUE frame)
+{
+    static const char file[] = "<internal:gc>";
+    VALUE path = rb_profile_frame_path(frame);
+    if (!RB_TYPE_P(path, RUBY_T_STRING) || RSTRING_LEN(path) != sizeof(file) - 1) return false;
+    return memcmp(RSTRING_PTR(path), file, sizeof(file) - 1) == 0;
+}
+
+bool
+mpp_compat_may_hold_exceptions(VALUE *frames, int *lines, int max_frames)
+{
+    if (is_collecting) return false;
+    int n = rb_profile_frames(0, max_frames, frames, lines);
+    for (int i = 0; i < n; i++) {
+        if (is_of_gc(frames[i])) return false;
+    }
+    return true;
 }
 
 void
 mpp_compat_restore_error(VALUE error)
 {
     /* Amid a throw or a break it is an internal object, which rb_set_errinfo does not take; rb_ensure restores that. */
-    if (NIL_P(error) || RB_BUILTIN_TYPE(error) != RUBY_T_IMEMO) rb_set_errinfo(error);
+    bool is_exception = !RB_SPECIAL_CONST_P(error) && RB_BUILTIN_TYPE(error) != RUBY_T_IMEMO;
+    if (NIL_P(error) || is_exception) rb_set_errinfo(error);
 }
 
 static VALUE

@@ -46,6 +46,10 @@ void mpp_compat_restore_error(VALUE error);
 void mpp_compat_hold_exceptions(void);
 void mpp_compat_release_exceptions(void);
 
+/* The VM holds them itself around the finalizers that GC.start and its like run, and a release would be the end of that:
+ * false within these. `frames` and `lines` are scratch. [gvl] */
+bool mpp_compat_may_hold_exceptions(VALUE *frames, int *lines, int max_frames);
+
 /* The VM's own counts, compaction's moves taken off. [newobj] [gc] (not in dcompact) */
 size_t mpp_compat_allocated_objects(void);
 size_t mpp_compat_freed_objects(void); /* those that wait for their finalizer included */

@@ -108,8 +108,9 @@ stamp(void)
 static int
 drain_timed(mpp_collector_t *collector)
 {
+    uint32_t n_waiting = mpp_profile_pending_count(collector->profile);
     int raised = 0;
-    bool large = mpp_profile_pending_count(collector->profile) >= MPP_TIMED_EVERY;
+    bool large = n_waiting >= MPP_TIMED_EVERY;
     bool timed = ++collector->costs.n_jobs % MPP_TIMED_EVERY == 0 || large || collector->bursts.running;
     uint64_t start = timed ? mpp_clock_ns() : 0;
     uint32_t n = 0;
@@ -118,7 +119,7 @@ drain_timed(mpp_collector_t *collector)
     drain.profile = collector->profile;
     drain.stamp = stamp();
     mpp_profile_retain(drain.profile);
-    for (; raised == 0 && mpp_profile_take(drain.profile, &drain.sample); n++) raised = commit(&drain);
+    for (; raised == 0 && n < n_waiting && mpp_profile_take(drain.profile, &drain.sample); n++) raised = commit(&drain);
     if (raised == 0) raised = collector->liveness->look_around(collector, n);
     if (n >= BURST_SAMPLES) mpp_profile_trim(drain.profile);
     mpp_profile_release(drain.profile);
@@ -149,13 +150,41 @@ mpp_jobs_drain(mpp_collector_t *collector)
 }
 
 static mpp_collector_t *
-next_with_pending(void)
+next_with_pending(bool may_follow)
 {
     for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
         mpp_run_notice_fork(collector);
+        if (collector->liveness->late_deaths && !may_follow) continue;
         if (collector->profile && mpp_profile_pending_count(collector->profile) > 0) return collector;
     }
     return NULL;
+}
+
+static const mpp_collector_t *
+one_with_late_deaths(void)
+{
+    const mpp_collector_t *collector = mpp_process.running;
+    while (collector && !collector->liveness->late_deaths) collector = collector->next_running;
+    return collector;
+}
+
+/*
+ * With a WeakMap, whose methods are called: the VM forgets what a job raises, so that waits. And the program may see the
+ * calls (by a TracePoint), and allocate at them: all that is own work, so that it does not feed what is drained.
+ */
+static void
+drain_and_follow(void)
+{
+    mpp_own_work_t own_work;
+    mpp_collector_t *collector;
+    uint32_t n_left = 0;
+    for (collector = mpp_process.running; collector; collector = collector->next_running) n_left++;
+    mpp_own_work_begin_kept(&own_work);
+    mpp_compat_hold_exceptions();
+    while ((collector = next_with_pending(true)) != NULL && n_left-- > 0) (void)drain(collector);
+    mpp_compat_release_exceptions();
+    mpp_own_work_end(&own_work);
+    if (collector) mpp_compat_trigger_job(); /* other threads go on allocating */
 }
 
 void
@@ -165,8 +194,12 @@ mpp_jobs_run(void *unused)
     /* Near the end of the C stack the guard page's exception could come amid all this: a later sample triggers it. */
     if (mpp_compat_in_other_ractor() || ruby_stack_check()) return;
     if (mpp_process.n_in_bursts > 0) mpp_bursts_tick();
-    mpp_collector_t *collector;
-    mpp_compat_hold_exceptions(); /* the VM forgets what a job raises */
-    while ((collector = next_with_pending()) != NULL) (void)drain(collector);
-    mpp_compat_release_exceptions();
+    const mpp_collector_t *follower = one_with_late_deaths();
+    int max_depth = follower ? (int)follower->config.max_depth : 0;
+    if (follower && mpp_compat_may_hold_exceptions(follower->frames, follower->lines, max_depth)) {
+        drain_and_follow();
+    } else {
+        mpp_collector_t *collector;
+        while ((collector = next_with_pending(false)) != NULL) (void)drain(collector);
+    }
 }

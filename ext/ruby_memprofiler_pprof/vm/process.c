@@ -14,7 +14,7 @@ static void
 in_child(void)
 {
     mpp_process.fork_generation++;
-    mpp_process.hooks_left_out = mpp_process.n_pauses > 0; /* whoever would put them in again is not here */
+    mpp_process.hooks_left_out |= mpp_process.n_pauses > 0; /* whoever would put them in again is not here */
     mpp_process.n_pauses = 0;
     mpp_process.n_own_work = 0;
     mpp_process.own_work = NULL;
@@ -47,16 +47,37 @@ mpp_process_remove(mpp_collector_t *collector)
     }
 }
 
-void
-mpp_own_work_begin(mpp_own_work_t *work)
+static mpp_own_work_t *
+innermost(void)
 {
-    /* Of stretches within one another the outermost counts. */
-    bool counts = mpp_process.n_in_bursts > 0 && (mpp_process.n_own_work == 0 || !mpp_own_work_here());
+    VALUE thread = rb_thread_current();
+    mpp_own_work_t *work = mpp_process.own_work;
+    while (work && (work->kept || work->thread != thread)) work = work->next;
+    return work;
+}
+
+static void
+begin(mpp_own_work_t *work, bool counts, bool kept)
+{
+    work->kept = kept;
     work->allocated = counts ? mpp_compat_allocated_objects() : 0;
     work->thread = rb_thread_current();
     work->next = mpp_process.own_work;
     mpp_process.own_work = work;
     mpp_process.n_own_work++;
+}
+
+void
+mpp_own_work_begin(mpp_own_work_t *work)
+{
+    /* Of stretches within one another the outermost counts. */
+    begin(work, mpp_process.n_in_bursts > 0 && innermost() == NULL, false);
+}
+
+void
+mpp_own_work_begin_kept(mpp_own_work_t *work)
+{
+    begin(work, false, true);
 }
 
 void
@@ -75,9 +96,7 @@ mpp_own_work_end(mpp_own_work_t *work)
 mpp_own_work_t *
 mpp_own_work_suspend(void)
 {
-    VALUE thread = rb_thread_current();
-    mpp_own_work_t *work = mpp_process.own_work;
-    while (work && work->thread != thread) work = work->next;
+    mpp_own_work_t *work = innermost();
     if (work) mpp_own_work_end(work);
     return work;
 }

@@ -15,6 +15,7 @@ typedef struct mpp_collector mpp_collector_t;
 typedef struct mpp_own_work mpp_own_work_t;
 struct mpp_own_work {
     VALUE thread;
+    bool kept; /* see mpp_own_work_begin_kept */
     size_t allocated; /* the VM's count when it began, 0: not counted here */
     mpp_own_work_t *next;
 };
@@ -42,6 +43,9 @@ void mpp_process_remove(mpp_collector_t *collector); /* Fine if it is not there.
  * good without end being called (rb_ensure where code can raise). [gvl] */
 void mpp_own_work_begin(mpp_own_work_t *work);
 void mpp_own_work_end(mpp_own_work_t *work);
+
+/* The same, but for what the VM's counter tells, and it is never suspended: others run meanwhile. [gvl] */
+void mpp_own_work_begin_kept(mpp_own_work_t *work);
 
 /* The innermost stretch of the running thread ends for a while, for a call in which others may run. NULL: there is none
  * (in a forked child). [gvl] */

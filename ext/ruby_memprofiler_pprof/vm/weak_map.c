@@ -104,7 +104,8 @@ follow(mpp_collector_t *collector, mpp_profile_t *profile, mpp_id_t id, VALUE ob
     uint32_t serial = record->serial;
     int raised = 0;
     if (collector->weak_map.ended) return 0;
-    bool is_of_map = collector->profile == profile;
+    /* Not what the VM has hidden meanwhile, for the program can see what goes into a map and comes out of it. */
+    bool is_of_map = collector->profile == profile && RBASIC_CLASS(object) != 0;
     if (is_of_map && has_map(&entry, &raised) && call(put, &entry, &raised)) return 0;
     mpp_profile_give_up(profile, id, serial);
     return raised;
