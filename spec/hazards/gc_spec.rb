@@ -7,7 +7,7 @@ RSpec.describe "the GC" do
       GC.disable
       collector = exact
       collector.start!
-      make = -> { Array.new(1_000) { Object.new } && nil }
+      make = -> { Fiber.new { Array.new(1_000) { Object.new } && nil }.resume } # on a machine stack of its own
       make.call
       retained = [collector.flush(gc: true).heap_samples_count]
       disabled = [GC.disable]

@@ -20,6 +20,7 @@ typedef struct {
     uint64_t weight_shift : 6;
     uint64_t doublings : 6;     /* by thinning */
     uint64_t born_sweeping : 1; /* drained while a sweep was going on */
+    uint64_t unmeasured : 1;    /* the host's own note */
     uint32_t weight_digits;     /* see mpp_live_set_weight */
     mpp_id_t row;    /* nonzero while the record is in use */
     uint32_t birth;  /* host's stamp: collections begun when it was drained */

@@ -20,7 +20,7 @@
 #define MAX_LOOKS 16384u
 
 /* Of the map's methods under our own names: what the program makes of ObjectSpace::WeakMap's does not matter. */
-static ID id_put, id_get;
+static ID id_put, id_get, id_has;
 static VALUE map_class;
 
 typedef struct {
@@ -99,13 +99,13 @@ put(VALUE argument)
 static int
 follow(mpp_collector_t *collector, mpp_profile_t *profile, mpp_id_t id, VALUE object)
 {
-    const mpp_live_record_t *record = mpp_live_at(mpp_profile_live(profile), id);
+    mpp_live_record_t *record = mpp_live_at(mpp_profile_live(profile), id);
     entry_t entry = {&collector->weak_map, number_of(record), object};
     uint32_t serial = record->serial;
     int raised = 0;
     if (collector->weak_map.ended) return 0;
-    /* Not what the VM has hidden meanwhile, for the program can see what goes into a map and comes out of it. */
-    bool is_of_map = collector->profile == profile && RBASIC_CLASS(object) != 0;
+    bool is_of_map = collector->profile == profile;
+    record->unmeasured = RBASIC_CLASS(object) == 0;
     if (is_of_map && has_map(&entry, &raised) && call(put, &entry, &raised)) return 0;
     mpp_profile_give_up(profile, id, serial);
     return raised;
@@ -121,12 +121,23 @@ get(VALUE argument)
     return Qnil;
 }
 
+static VALUE
+has(VALUE argument)
+{
+    entry_t *entry = (entry_t *)argument;
+    entry->object = rb_funcallv(entry->weak->map, id_has, 1, &entry->number);
+    return Qnil;
+}
+
+/* What the VM has hidden meanwhile is not to come out of the map, for a program can see what its methods return. */
 static mpp_finding_t
 find(mpp_walk_t *walk, const mpp_live_record_t *record, VALUE *object)
 {
     entry_t entry = {&walk->collector->weak_map, number_of(record), Qnil};
     bool is_of_map = walk->collector->profile == walk->profile && !NIL_P(entry.weak->map);
-    if (walk->raised || !is_of_map || !call(get, &entry, &walk->raised)) return MPP_FOUND_STALE;
+    if (walk->raised || !is_of_map) return MPP_FOUND_STALE;
+    if (!call(record->unmeasured ? has : get, &entry, &walk->raised)) return MPP_FOUND_STALE;
+    if (record->unmeasured) return RTEST(entry.object) ? MPP_FOUND_STALE : MPP_FOUND_DEAD;
     *object = entry.object;
     return NIL_P(entry.object) ? MPP_FOUND_DEAD : MPP_FOUND_ALIVE;
 }
@@ -208,7 +219,13 @@ mpp_weak_map_define(VALUE module)
     rb_gc_register_mark_object(map_class);
     rb_define_alias(map_class, "put", "[]=");
     rb_define_alias(map_class, "get", "[]");
+    rb_define_alias(map_class, "has", "key?");
     rb_funcall(module, rb_intern("private_constant"), 1, ID2SYM(rb_intern("FollowedObjects")));
     id_put = rb_intern("put");
     id_get = rb_intern("get");
+    id_has = rb_intern("has");
+    static const char *const others[] = {"[]=", "[]", "key?", "values", "each", "each_pair", "each_value", "each_key", "keys",
+                                         "include?", "member?", "delete", "size", "length"};
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) rb_undef_method(map_class, others[i]);
+    rb_define_alias(map_class, "inspect", "to_s");
 }
