@@ -9,7 +9,7 @@ module Bench
 
       Written by `bench/run.rb --write`. Ratios are taken in one run, between parts that take turns in short rounds,
       so they hold where the figures in nanoseconds do not. A bar is the most that is allowed; where there is
-      none, the figure is for information.
+      none, the figure is for information. What is missed, and why: [MISSED.md](MISSED.md).
 
     TEXT
     HEADING = /^(?=## Ruby )/.freeze
