@@ -523,7 +523,7 @@ test_extremes(void **state)
     assert_string_equal(support_pprof_sample_text(&profile, 1),
                         "minus < high < low: 9223372036854775807 9223372036854775807 9223372036854775807 1");
     const uint64_t *ids = profile.samples[1].locations;
-    static const int64_t lines[] = {-1, INT32_MAX, INT32_MIN};
+    static const int64_t lines[] = {0, INT32_MAX, 0}; /* no line is below 1 */
     for (size_t i = 0; i < 3; i++) {
         const support_location_t *location = &profile.locations[ids[i] - 1];
         assert_int_equal((int64_t)location->line, lines[i]);
