@@ -4,7 +4,7 @@
 # over many seeds. What is asked is the interval that a user is told, made wide enough for one false alarm in 10,000 runs of
 # the whole file: by five standard errors more (of 15 degrees of freedom) and three points, for the cost of an event is
 # known to some nanoseconds only.
-RSpec.describe "truth under bursts" do
+RSpec.describe "truth under bursts", unless: Child.sanitized? do # instrumented, it has other costs
   sites_of = lambda do |data, counts, whole|
     counts.to_h do |site, count|
       estimate = data.estimate(/#{site}\z/, type: :allocations)

@@ -151,7 +151,7 @@ RSpec.shared_examples "an interrupted flush" do |liveness|
     run_child(<<~'RUBY')
       collector = exact
       collector.start!
-      threads = Array.new(100) do |i|
+      threads = Array.new(40) do |i|
         thread = Thread.new { Array.new(10) { |j| [j.to_s, "x" * j] } while true }
         sleep(0.0001 * (i % 20))
         thread.kill
