@@ -146,7 +146,7 @@ mpp_bins_may_have(const mpp_bins_t *bins, uint32_t hash)
     return MPP_UNLIKELY(bin->n_passed != 0) && mpp_bins_have_further(bins, hash);
 }
 
-/* The id for which equal(context, id) holds, or 0; taken out if `take`. [newobj] [gc] */
+/* The id for which equal(context, id) holds, or 0; `take` removes it. [newobj] [gc] */
 mpp_id_t mpp_bins_find(const mpp_bins_t *bins, uint32_t hash, mpp_bins_equal_t equal, const void *context);
 mpp_id_t mpp_bins_take(mpp_bins_t *bins, uint32_t hash, mpp_bins_equal_t equal, const void *context);
 

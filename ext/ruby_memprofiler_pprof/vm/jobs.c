@@ -3,8 +3,8 @@
  * interrupts but in calls of a WeakMap, so mostly no other thread and no exception comes in between; but it may run
  * nested, on the same thread, inside a trap handler or a finalizer, and a collection may run at any call that
  * allocates. Hence: each sample is taken off before it is handled, its object stands on this C stack until done (which
- * marks and pins it), and the whole is done with the profile retained. Only what may allocate is own work. What raises all the same (NoMemoryError) costs
- * the sample in hand; what another thread raises ends the drain, and goes on from there.
+ * marks and pins it), and the whole is done with the profile retained. Only what may allocate is own work. What raises
+ * all the same (NoMemoryError) costs the sample in hand; what another thread raises ends the drain, and goes on from there.
  */
 #include "vm.h"
 

@@ -33,7 +33,8 @@ stop_free_hook(mpp_collector_t *collector, VALUE self)
 static bool
 were_moved_back(mpp_collector_t *collector, size_t missing)
 {
-    if (!mpp_compat_counts_moves() || missing != mpp_run_unseen(collector, mpp_run_vm_allocated(collector)) - collector->n_moved_back) return false;
+    if (!mpp_compat_counts_moves()) return false;
+    if (missing != mpp_run_unseen(collector, mpp_run_vm_allocated(collector)) - collector->n_moved_back) return false;
     collector->n_moved_back += missing;
     collector->freed_base += missing;
     return true;
