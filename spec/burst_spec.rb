@@ -143,7 +143,8 @@ RSpec.describe "burst mode" do
     expect(total).to be_within(vm * 0.02).of(vm)
   end
 
-  # A timer needs a place in the user's queue of signals. The child's own Ruby may take one before.
+  # A timer needs a place in the user's queue of signals, which other processes share. The child's own Ruby may take one
+  # before, and Ruby 3.1 may abort where it finds none.
   it "goes on at a fixed rate in a forked child that gets no timer", if: File.exist?("/proc/self/status") do
     program = <<~'RUBY'
       $stderr = $stdout
@@ -166,9 +167,13 @@ RSpec.describe "burst mode" do
       Process.setrlimit(:SIGPENDING, *limit)
       print " ", $?.success?, " ", collector.stats[:mode]
     RUBY
-    outputs = [1, 0, 1, 0].lazy.map { |places| Child.run("PLACES = #{places}; #{program}") }
+    outputs = ([1, 0] * 8).lazy.map do |places|
+      Child.run("PLACES = #{places}; #{program}")
+    rescue Child::Failed => e
+      e.message[/RTIMER_DEAD/] || raise
+    end
     output = outputs.find { |text| text.include?("no timer") }
-    expect(output).to eq "MemprofilerPprof: at a fixed rate instead of in bursts, for a forked child got no timer\n" \
+    expect(output.lines.grep_v(/warning: timer_create failed/).join).to eq "MemprofilerPprof: at a fixed rate instead of in bursts, for a forked child got no timer\n" \
                          "[:fixed, \"a forked child got no timer\", true, true, 0] true burst"
   end
 
