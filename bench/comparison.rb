@@ -3,7 +3,6 @@
 # What profiling costs, ours and the peers' way: each variant (bench/variants) over each workload (bench/workloads).
 
 Bench.define("comparison", "CPU time with a profiler, as a multiple of that without") do |report|
-  require_relative "support/depth"
   require_relative "support/gems"
   require_relative "support/variants"
   require_relative "support/workloads"
@@ -22,7 +21,6 @@ class Comparison
   WARM_UP = 0.05
 
   FAILED = "failed"
-  BURST = "burst"
   EXACT = "1/1 free_hook"
   LOOPS = ["Object.new, 50 deep", "strings"].freeze
 
@@ -42,9 +40,6 @@ class Comparison
   end
 
   def compare_with_bars(report)
-    [[LOOPS.first, 1.03], ["JSON", 1.02], ["Rack", 1.02], ["ORM", 1.02]].each do |workload, bar|
-      compare(report, workload, BURST, NONE, bar)
-    end
     LOOPS.each do |workload|
       peers(&:exact?).each { |peer| compare(report, workload, EXACT, peer.name, bar_of_exact(peer, workload)) }
     end
@@ -85,8 +80,7 @@ class Comparison
     reason = reason(workload, variant) || reason(workload, reference)
     return report.lack(name, reason, bar: bar) if reason
 
-    bases = reference == NONE ? Array.new(@rounds, 1.0) : @ratios[workload][reference]
-    report.add(name, Bench.ratios(@ratios[workload][variant], bases), unit: "×", bar: bar)
+    report.add(name, Bench.ratios(@ratios[workload][variant], @ratios[workload][reference]), unit: "×", bar: bar)
   end
 
   def cell(workload, variant)
@@ -121,28 +115,8 @@ class Comparison
   def measure(workload, unit, variant)
     seconds = [workload.slice, variant.slice].max
     variant.load.call
-    bare = cost(workload, unit, WARM_UP, seconds)
+    bare = workload.cost(unit, WARM_UP, seconds)
     variant.start.call
-    cost(workload, unit, [WARM_UP, variant.settle].max, seconds) / bare
-  end
-
-  # @return [Float] CPU seconds a unit, after a warm-up that makes tables, names frames, fills caches
-  def cost(workload, unit, warm_up, seconds)
-    limits = [warm_up, seconds]
-    Bench::Depth.at(workload.depth - 1) do # the unit is called one frame further on
-      cost = nil
-      while (limit = limits.shift)
-        GC.start
-        n = 0
-        start = now = Bench.process_cpu_clock
-        while now - start < limit
-          unit.call
-          n += 1
-          now = Bench.process_cpu_clock
-        end
-        cost = (now - start) / n
-      end
-      cost
-    end
+    workload.cost(unit, [WARM_UP, variant.settle].max, seconds) / bare
   end
 end
