@@ -126,9 +126,9 @@ copy_rows(mpp_snapshot_t *snapshot, const reading_t *reading)
     mpp_profile_t *profile = reading->profile;
     uint32_t n = 0;
     for (mpp_id_t id = 0; (id = mpp_rows_next(&profile->rows, id)) != 0;) {
-        mpp_snapshot_row_t *copy = &snapshot->rows[n];
+        mpp_snapshot_row_t copy; /* there may be no room for one more, nor need for it */
         mpp_amount_t given;
-        if (!read_row(reading, id, copy, &given)) continue;
+        if (!read_row(reading, id, &copy, &given)) continue;
         if (snapshot->delta) {
             snapshot->row_ids[n] = id;
             snapshot->given[n] = given;
@@ -136,9 +136,9 @@ copy_rows(mpp_snapshot_t *snapshot, const reading_t *reading)
             row->flushed = row->allocated;
         }
         if (id != profile->dropped_row) snapshot->n_allocation_samples += given.samples;
-        mpp_frames_retain_stack(&profile->frames, copy->stack);
-        mpp_strtab_retain(&profile->strings, copy->class_name);
-        n++;
+        mpp_frames_retain_stack(&profile->frames, copy.stack);
+        mpp_strtab_retain(&profile->strings, copy.class_name);
+        snapshot->rows[n++] = copy;
     }
     snapshot->view = (mpp_snapshot_view_t){
         .rows = snapshot->rows, .n_rows = n, .frames = &profile->frames, .strings = &profile->strings};
