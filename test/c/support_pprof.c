@@ -301,22 +301,29 @@ n_continuation(unsigned lead)
     return lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
 }
 
+size_t
+support_utf8_length(mpp_view_t view)
+{
+    const unsigned char *at = (const unsigned char *)view.bytes;
+    int n = n_continuation(*at);
+    if (n < 0 || (size_t)n >= view.length) return 0;
+    uint32_t code = n == 0 ? *at : *at & (0x3fu >> n);
+    for (int i = 1; i <= n; i++) {
+        if ((at[i] & 0xc0) != 0x80) return 0;
+        code = code << 6 | (at[i] & 0x3fu);
+    }
+    if (n == 2 && (code < 0x800 || (code >= 0xd800 && code < 0xe000))) return 0;
+    if (n == 3 && (code < 0x10000 || code > 0x10ffff)) return 0;
+    return (size_t)n + 1;
+}
+
 static bool
 is_utf8(mpp_view_t view)
 {
-    const unsigned char *at = (const unsigned char *)view.bytes;
-    const unsigned char *end = at + view.length;
-    while (at < end) {
-        unsigned lead = *at++;
-        int n = n_continuation(lead);
-        if (n < 0 || n > end - at) return false;
-        uint32_t code = n == 0 ? lead : lead & (0x3fu >> n);
-        for (int i = 0; i < n; i++) {
-            if ((*at & 0xc0) != 0x80) return false;
-            code = code << 6 | (*at++ & 0x3fu);
-        }
-        if (n == 2 && (code < 0x800 || (code >= 0xd800 && code < 0xe000))) return false;
-        if (n == 3 && (code < 0x10000 || code > 0x10ffff)) return false;
+    while (view.length > 0) {
+        size_t length = support_utf8_length(view);
+        if (length == 0) return false;
+        view = (mpp_view_t){view.bytes + length, view.length - length};
     }
     return true;
 }

@@ -79,6 +79,9 @@ void support_pprof_free(support_pprof_t *profile);
 /* Every rule that makes other people's tools read it. */
 void support_pprof_assert_valid(const support_pprof_t *profile);
 
+/* Bytes of the character that the text, which is not empty, begins with; 0 if that is not UTF-8. */
+size_t support_utf8_length(mpp_view_t text);
+
 /* A string as a C string, in one of a few static buffers used in turn. */
 const char *support_pprof_string(const support_pprof_t *profile, uint64_t index);
 

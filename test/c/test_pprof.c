@@ -1,8 +1,6 @@
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 
-#include "support.h"
-
-#include "support_pprof.h"
+#include "support_world.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -10,18 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "pprof.h"
-
-/* -- what is encoded: tables and rows made by hand -- */
-
-typedef struct {
-    mpp_budget_t budget;
-    mpp_strtab_t strings;
-    mpp_frames_t frames;
-    mpp_snapshot_row_t *rows;
-    uint32_t n_rows;
-    uint32_t max_rows;
-} world_t;
+/* -- what is encoded -- */
 
 /* As MPP_VIEW, for static initialisers. */
 #define TEXT(literal)                                                                                                  \
@@ -32,26 +19,6 @@ typedef struct {
 #define WHOLE(number) ((mpp_sum_t)(number) << 32)
 #define HUNDREDTHS(number) (WHOLE(number) / 100)
 
-static void
-world_init(world_t *world, uint32_t max_rows, uint32_t max_elements)
-{
-    *world = (world_t){.max_rows = max_rows};
-    mpp_budget_init(&world->budget, SIZE_MAX);
-    assert_int_equal(mpp_strtab_init(&world->strings, &world->budget.allocator, max_elements), MPP_OK);
-    assert_int_equal(mpp_frames_init(&world->frames, &world->budget.allocator, &world->strings, max_elements), MPP_OK);
-    world->rows = calloc(max_rows + 1, sizeof(*world->rows));
-    assert_non_null(world->rows);
-}
-
-static void
-world_cleanup(world_t *world)
-{
-    free(world->rows);
-    mpp_frames_cleanup(&world->frames);
-    mpp_strtab_cleanup(&world->strings);
-    support_assert_no_leak(&world->budget);
-}
-
 static mpp_view_t
 view_of(const char *text)
 {
@@ -59,43 +26,28 @@ view_of(const char *text)
 }
 
 static mpp_id_t
-string(world_t *world, const char *text)
+string(support_world_t *world, const char *text)
 {
-    mpp_id_t id;
-    assert_int_equal(mpp_strtab_intern(&world->strings, view_of(text), &id), MPP_OK);
-    return id;
+    return support_world_string(world, view_of(text));
 }
 
 static mpp_id_t
-push_view(world_t *world, mpp_id_t parent, mpp_view_t name, const char *file, int32_t start_line, int32_t line)
+push_view(support_world_t *world, mpp_id_t parent, mpp_view_t name, const char *file, int32_t start_line, int32_t line)
 {
-    mpp_id_t function, stack;
-    assert_int_equal(mpp_frames_function(&world->frames, name, view_of(file), start_line, &function), MPP_OK);
-    assert_int_equal(mpp_frames_push(&world->frames, parent, function, line, &stack), MPP_OK);
-    mpp_frames_release_function(&world->frames, function);
-    return stack;
+    return support_world_push(world, parent, name, view_of(file), start_line, line);
 }
 
 static mpp_id_t
-push(world_t *world, mpp_id_t parent, const char *name, const char *file, int32_t start_line, int32_t line)
+push(support_world_t *world, mpp_id_t parent, const char *name, const char *file, int32_t start_line, int32_t line)
 {
     return push_view(world, parent, view_of(name), file, start_line, line);
 }
 
 static mpp_snapshot_row_t *
-add_row(world_t *world, mpp_id_t stack, mpp_id_t class_name, const mpp_sum_t values[MPP_N_VALUES])
+add_whole_row(support_world_t *world, mpp_id_t stack, mpp_id_t class_name, uint64_t a, uint64_t b, uint64_t c,
+              uint64_t d)
 {
-    assert_true(world->n_rows < world->max_rows);
-    mpp_snapshot_row_t *row = &world->rows[world->n_rows++];
-    *row = (mpp_snapshot_row_t){.stack = stack, .class_name = class_name};
-    memcpy(row->values, values, sizeof(row->values));
-    return row;
-}
-
-static mpp_snapshot_row_t *
-add_whole_row(world_t *world, mpp_id_t stack, mpp_id_t class_name, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
-{
-    return add_row(world, stack, class_name, (mpp_sum_t[]){WHOLE(a), WHOLE(b), WHOLE(c), WHOLE(d)});
+    return support_world_add_row(world, stack, class_name, (mpp_sum_t[]){WHOLE(a), WHOLE(b), WHOLE(c), WHOLE(d)});
 }
 
 /* -- encoding -- */
@@ -129,30 +81,20 @@ options_with(mpp_class_mode_t class_mode)
     };
 }
 
-static mpp_status_t
-encode_to(const world_t *world, const mpp_pprof_options_t *options, mpp_budget_t *budget, support_sink_t *sink)
-{
-    mpp_snapshot_view_t view = {
-        .rows = world->rows, .n_rows = world->n_rows, .frames = &world->frames, .strings = &world->strings};
-    mpp_status_t status = mpp_pprof_encode(&view, options, &budget->allocator, support_sink_write, sink);
-    support_assert_no_leak(budget);
-    return status;
-}
-
 static void
-encode(const world_t *world, const mpp_pprof_options_t *options, support_pprof_t *profile)
+encode(const support_world_t *world, const mpp_pprof_options_t *options, support_pprof_t *profile)
 {
     mpp_budget_t budget;
     mpp_budget_init(&budget, SIZE_MAX);
     support_sink_t sink = {0};
-    assert_int_equal(encode_to(world, options, &budget, &sink), MPP_OK);
+    assert_int_equal(support_world_encode(world, options, &budget, &sink), MPP_OK);
     support_pprof_read(profile, &sink);
     support_pprof_assert_valid(profile);
     support_sink_free(&sink);
 }
 
 static void
-encode_mode(const world_t *world, mpp_class_mode_t class_mode, support_pprof_t *profile)
+encode_mode(const support_world_t *world, mpp_class_mode_t class_mode, support_pprof_t *profile)
 {
     mpp_pprof_options_t options = options_with(class_mode);
     encode(world, &options, profile);
@@ -179,7 +121,7 @@ assert_strings_unique(const support_pprof_t *profile)
 
 /* A sample must be just what the row says, with the class as a label. */
 static void
-assert_labelled_sample(const world_t *world, const mpp_snapshot_row_t *row, const support_pprof_t *profile,
+assert_labelled_sample(const support_world_t *world, const mpp_snapshot_row_t *row, const support_pprof_t *profile,
                        size_t index)
 {
     assert_true(index < profile->n_samples);
@@ -207,7 +149,7 @@ assert_labelled_sample(const world_t *world, const mpp_snapshot_row_t *row, cons
 }
 
 static void
-assert_labelled_samples(const world_t *world, const support_pprof_t *profile)
+assert_labelled_samples(const support_world_t *world, const support_pprof_t *profile)
 {
     assert_int_equal(profile->n_samples, world->n_rows);
     for (uint32_t i = 0; i < world->n_rows; i++) assert_labelled_sample(world, &world->rows[i], profile, i);
@@ -215,9 +157,9 @@ assert_labelled_samples(const world_t *world, const support_pprof_t *profile)
 
 /* Three frames, two classes, a C function without a file. */
 static void
-small_world(world_t *world)
+small_world(support_world_t *world)
 {
-    world_init(world, 8, 1024);
+    support_world_init(world, 8, 1024);
     mpp_id_t main_stack = push(world, 0, "<main>", "/app/program.rb", 0, 12);
     mpp_id_t call = push(world, main_stack, "Foo::Bar#<=>", "/app/foo.rb", 3, 7);
     mpp_id_t leaf = push(world, call, "Array#each", "", 0, 0);
@@ -235,15 +177,15 @@ test_no_rows(void **state)
 {
     (void)state;
     for (int mode = MPP_CLASS_LABEL; mode <= MPP_CLASS_OFF; mode++) {
-        world_t world;
+        support_world_t world;
         support_pprof_t profile;
-        world_init(&world, 0, 1024);
+        support_world_init(&world, 0, 1024);
         encode_mode(&world, (mpp_class_mode_t)mode, &profile);
         assert_int_equal(profile.n_samples, 0);
         assert_int_equal(profile.n_locations, 0);
         assert_int_equal(profile.n_functions, 0);
         support_pprof_free(&profile);
-        world_cleanup(&world);
+        support_world_cleanup(&world);
     }
 }
 
@@ -251,9 +193,9 @@ static void
 test_head(void **state)
 {
     (void)state;
-    world_t world;
+    support_world_t world;
     support_pprof_t profile;
-    world_init(&world, 0, 1024);
+    support_world_init(&world, 0, 1024);
     encode_mode(&world, MPP_CLASS_LABEL, &profile);
 
     assert_int_equal(profile.n_sample_types, 4);
@@ -276,7 +218,7 @@ test_head(void **state)
     assert_int_equal(profile.mappings[0].has_inline_frames, 0);
     assert_strings_unique(&profile);
     support_pprof_free(&profile);
-    world_cleanup(&world);
+    support_world_cleanup(&world);
 }
 
 /* Eight value types, each string different, and everything that may be left out left out. */
@@ -289,7 +231,7 @@ test_most_and_least_options(void **state)
         {TEXT("t3"), TEXT("u3"), 3}, {TEXT("t4"), TEXT("u4"), 3}, {TEXT("t5"), TEXT("u5"), 2},
         {TEXT("t6"), TEXT("u6"), 1}, {TEXT("t7"), TEXT("u7"), 0},
     };
-    world_t world;
+    support_world_t world;
     support_pprof_t profile;
     small_world(&world);
     mpp_pprof_options_t options = options_with(MPP_CLASS_LABEL);
@@ -311,14 +253,14 @@ test_most_and_least_options(void **state)
     assert_int_equal(profile.n_comments, 0);
     assert_int_equal(profile.n_samples, 3);
     support_pprof_free(&profile);
-    world_cleanup(&world);
+    support_world_cleanup(&world);
 }
 
 static void
 test_class_label(void **state)
 {
     (void)state;
-    world_t world;
+    support_world_t world;
     support_pprof_t profile;
     small_world(&world);
     encode_mode(&world, MPP_CLASS_LABEL, &profile);
@@ -330,14 +272,14 @@ test_class_label(void **state)
     assert_int_equal(profile.n_locations, 3);
     assert_int_equal(profile.n_functions, 3);
     support_pprof_free(&profile);
-    world_cleanup(&world);
+    support_world_cleanup(&world);
 }
 
 static void
 test_class_frame(void **state)
 {
     (void)state;
-    world_t world;
+    support_world_t world;
     support_pprof_t profile;
     small_world(&world);
     encode_mode(&world, MPP_CLASS_FRAME, &profile);
@@ -356,14 +298,14 @@ test_class_frame(void **state)
     assert_int_equal(profile.functions[location->function - 1].filename, 0);
     assert_int_equal(profile.functions[location->function - 1].start_line, 0);
     support_pprof_free(&profile);
-    world_cleanup(&world);
+    support_world_cleanup(&world);
 }
 
 static void
 test_class_off_merges(void **state)
 {
     (void)state;
-    world_t world;
+    support_world_t world;
     support_pprof_t profile;
     small_world(&world);
     encode_mode(&world, MPP_CLASS_OFF, &profile);
@@ -378,7 +320,7 @@ test_class_off_merges(void **state)
     encode_mode(&world, MPP_CLASS_OFF, &profile);
     assert_int_equal(profile.n_samples, 4);
     support_pprof_free(&profile);
-    world_cleanup(&world);
+    support_world_cleanup(&world);
 }
 
 /* Rows in any order, stacks and labels mixed: each sum appears once. */
@@ -389,10 +331,10 @@ test_class_off_merges_many(void **state)
     enum { N_STACKS = 37, N_LABELS = 3, N_ROWS = 2000 };
     support_random_t random = {7};
     for (uint32_t n_rows = 0; n_rows < N_ROWS; n_rows = 2 * n_rows + 1) {
-        world_t world;
+        support_world_t world;
         mpp_id_t stacks[N_STACKS];
         uint64_t sums[N_STACKS][N_LABELS] = {0};
-        world_init(&world, n_rows, 8192);
+        support_world_init(&world, n_rows, 8192);
         for (int i = 0; i < N_STACKS; i++) stacks[i] = push(&world, 0, "m", "f", 0, i);
         for (uint32_t i = 0; i < n_rows; i++) {
             uint32_t stack = support_below(&random, N_STACKS), labels = support_below(&random, N_LABELS);
@@ -418,7 +360,7 @@ test_class_off_merges_many(void **state)
         assert_int_equal(profile.n_samples, n_sums);
         assert_true(n_found >= n_sums);
         support_pprof_free(&profile);
-        world_cleanup(&world);
+        support_world_cleanup(&world);
     }
 }
 
@@ -426,9 +368,9 @@ static void
 test_zero_rows_are_left_out(void **state)
 {
     (void)state;
-    world_t world;
+    support_world_t world;
     support_pprof_t profile;
-    world_init(&world, 8, 1024);
+    support_world_init(&world, 8, 1024);
     mpp_id_t one = push(&world, 0, "one", "f", 1, 1), two = push(&world, 0, "two", "f", 1, 1);
     mpp_id_t three = push(&world, 0, "three", "f", 1, 1);
     add_whole_row(&world, one, 0, 0, 0, 0, 0);
@@ -446,7 +388,7 @@ test_zero_rows_are_left_out(void **state)
     assert_int_equal(profile.n_samples, 1);
     assert_string_equal(support_pprof_sample_text(&profile, 0), "three: 1");
     support_pprof_free(&profile);
-    world_cleanup(&world);
+    support_world_cleanup(&world);
 }
 
 /* Each row's own rounding would be off by 400, 400, 400 (down) or 600, 300 (nearest). */
@@ -455,13 +397,13 @@ test_rounding_carries_remainders(void **state)
 {
     (void)state;
     for (int mode = MPP_CLASS_LABEL; mode <= MPP_CLASS_OFF; mode++) {
-        world_t world;
+        support_world_t world;
         support_pprof_t profile;
-        world_init(&world, 1000, 8192);
+        support_world_init(&world, 1000, 8192);
         mpp_sum_t exact[MPP_N_VALUES] = {0};
         for (int32_t i = 0; i < 1000; i++) {
             mpp_sum_t values[] = {HUNDREDTHS(40), HUNDREDTHS(160), HUNDREDTHS(70), HUNDREDTHS(i % 100)};
-            add_row(&world, push(&world, 0, "m", "f", 0, i), 0, values);
+            support_world_add_row(&world, push(&world, 0, "m", "f", 0, i), 0, values);
             for (int k = 0; k < MPP_N_VALUES; k++) exact[k] += values[k];
         }
         encode_mode(&world, (mpp_class_mode_t)mode, &profile);
@@ -475,7 +417,7 @@ test_rounding_carries_remainders(void **state)
             assert_true(exact[k] - WHOLE(totals[k]) < WHOLE(1));
         }
         support_pprof_free(&profile);
-        world_cleanup(&world);
+        support_world_cleanup(&world);
     }
 }
 
@@ -484,33 +426,33 @@ static void
 test_merging_comes_before_rounding(void **state)
 {
     (void)state;
-    world_t world;
+    support_world_t world;
     support_pprof_t profile;
-    world_init(&world, 4, 1024);
+    support_world_init(&world, 4, 1024);
     mpp_id_t one = push(&world, 0, "one", "f", 1, 1), two = push(&world, 0, "two", "f", 1, 1);
     mpp_sum_t half[] = {HUNDREDTHS(50), HUNDREDTHS(50), 0, 0};
-    add_row(&world, one, string(&world, "A"), half);
-    add_row(&world, two, 0, half);
-    add_row(&world, one, string(&world, "B"), half);
+    support_world_add_row(&world, one, string(&world, "A"), half);
+    support_world_add_row(&world, two, 0, half);
+    support_world_add_row(&world, one, string(&world, "B"), half);
     encode_mode(&world, MPP_CLASS_OFF, &profile);
     assert_int_equal(profile.n_samples, 1);
     assert_string_equal(support_pprof_sample_text(&profile, 0), "one: 1 1 0 0");
     support_pprof_free(&profile);
-    world_cleanup(&world);
+    support_world_cleanup(&world);
 }
 
 static void
 test_extremes(void **state)
 {
     (void)state;
-    world_t world;
+    support_world_t world;
     support_pprof_t profile;
-    world_init(&world, 4, 1024);
+    support_world_init(&world, 4, 1024);
     mpp_id_t low = push(&world, 0, "low", "f", INT32_MIN, INT32_MIN);
     mpp_id_t high = push(&world, low, "high", "f", INT32_MAX, INT32_MAX);
     mpp_id_t minus = push(&world, high, "minus", "f", -1, -1);
-    add_row(&world, low, 0, (mpp_sum_t[]){WHOLE(INT64_MAX), WHOLE(INT64_MAX - 1), WHOLE(1), 1});
-    add_row(&world, minus, 0,
+    support_world_add_row(&world, low, 0, (mpp_sum_t[]){WHOLE(INT64_MAX), WHOLE(INT64_MAX - 1), WHOLE(1), 1});
+    support_world_add_row(&world, minus, 0,
             (mpp_sum_t[]){WHOLE(INT64_MAX) + WHOLE(1), ~(mpp_sum_t)0, WHOLE(UINT64_MAX), WHOLE(1) - 1});
     mpp_pprof_options_t options = options_with(MPP_CLASS_LABEL);
     options.period = INT64_MAX;
@@ -533,7 +475,7 @@ test_extremes(void **state)
     assert_int_equal(profile.time_nanos, INT64_MAX);
     assert_int_equal((int64_t)profile.duration_nanos, -1);
     support_pprof_free(&profile);
-    world_cleanup(&world);
+    support_world_cleanup(&world);
 }
 
 /* Every number of rows around the ends of the first chunks. */
@@ -542,9 +484,9 @@ test_row_counts(void **state)
 {
     (void)state;
     for (uint32_t n = 1; n <= 300; n += n < 90 || n > 130 ? 13 : 1) {
-        world_t world;
+        support_world_t world;
         support_pprof_t profile;
-        world_init(&world, n, 8192);
+        support_world_init(&world, n, 8192);
         mpp_id_t class_name = string(&world, "String"), trunk = 0;
         for (int32_t i = 0; i < 30; i++) trunk = push(&world, trunk, "trunk", "file", 1, i);
         for (uint32_t i = 0; i < n; i++) {
@@ -553,12 +495,12 @@ test_row_counts(void **state)
         encode_mode(&world, MPP_CLASS_LABEL, &profile);
         assert_labelled_samples(&world, &profile);
         support_pprof_free(&profile);
-        world_cleanup(&world);
+        support_world_cleanup(&world);
     }
 }
 
 static mpp_id_t
-random_stack(world_t *world, support_random_t *random, uint32_t depth)
+random_stack(support_world_t *world, support_random_t *random, uint32_t depth)
 {
     mpp_id_t stack = 0;
     char name[64], file[64];
@@ -572,10 +514,10 @@ random_stack(world_t *world, support_random_t *random, uint32_t depth)
 }
 
 static void
-random_world(world_t *world, uint32_t n_rows, uint32_t max_depth, uint64_t seed)
+random_world(support_world_t *world, uint32_t n_rows, uint32_t max_depth, uint64_t seed)
 {
     support_random_t random = {seed};
-    world_init(world, n_rows, 1u << 20);
+    support_world_init(world, n_rows, 1u << 20);
     for (uint32_t i = 0; i < n_rows; i++) {
         char name[32];
         snprintf(name, sizeof(name), "Class%u", support_below(&random, 40));
@@ -591,13 +533,13 @@ test_random_worlds(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 4; seed++) {
-        world_t world;
+        support_world_t world;
         support_pprof_t profile;
         random_world(&world, 300, 50u * (uint32_t)seed, seed);
         encode_mode(&world, MPP_CLASS_LABEL, &profile);
         assert_labelled_samples(&world, &profile);
         support_pprof_free(&profile);
-        world_cleanup(&world);
+        support_world_cleanup(&world);
     }
 }
 
@@ -608,9 +550,9 @@ test_deep_stacks(void **state)
     (void)state;
     static const uint32_t depths[] = {1, 8191, 8192, 10000, 100000};
     for (size_t i = 0; i < SUPPORT_LENGTH(depths); i++) {
-        world_t world;
+        support_world_t world;
         support_pprof_t profile;
-        world_init(&world, 4, 1u << 18);
+        support_world_init(&world, 4, 1u << 18);
         mpp_id_t stack = 0;
         for (uint32_t depth = 0; depth < depths[i]; depth++) {
             char name[32];
@@ -621,7 +563,7 @@ test_deep_stacks(void **state)
         encode_mode(&world, MPP_CLASS_LABEL, &profile);
         assert_labelled_samples(&world, &profile);
         support_pprof_free(&profile);
-        world_cleanup(&world);
+        support_world_cleanup(&world);
     }
 }
 
@@ -636,9 +578,9 @@ test_giant_strings(void **state)
         for (int mended = 0; mended < 2; mended++) {
             memset(bytes, 'x', lengths[i]);
             if (mended) bytes[lengths[i] / 2] = '\xff';
-            world_t world;
+            support_world_t world;
             support_pprof_t profile;
-            world_init(&world, 3, 1024);
+            support_world_init(&world, 3, 1024);
             mpp_id_t stack = push(&world, 0, "small", "f", 1, 1);
             stack = push_view(&world, stack, (mpp_view_t){bytes, lengths[i]}, "f", 1, 1);
             add_whole_row(&world, stack, 0, 1, 2, 3, 4);
@@ -646,7 +588,7 @@ test_giant_strings(void **state)
             if (mended) bytes[lengths[i] / 2] = '?';
             assert_string(&profile, profile.functions[0].name, (mpp_view_t){bytes, lengths[i]});
             support_pprof_free(&profile);
-            world_cleanup(&world);
+            support_world_cleanup(&world);
         }
         free(bytes);
     }
@@ -671,9 +613,9 @@ test_invalid_utf8_is_mended(void **state)
         {TEXT("sixteen bytes are read at a time \xfe and so on, for a good while"),
          TEXT("sixteen bytes are read at a time ? and so on, for a good while")},
     };
-    world_t world;
+    support_world_t world;
     support_pprof_t profile;
-    world_init(&world, SUPPORT_LENGTH(cases), 1024);
+    support_world_init(&world, SUPPORT_LENGTH(cases), 1024);
     for (size_t i = 0; i < SUPPORT_LENGTH(cases); i++) {
         add_whole_row(&world, push_view(&world, 0, cases[i].given, "", 1, 1), 0, 1, 1, 1, 1);
     }
@@ -687,7 +629,7 @@ test_invalid_utf8_is_mended(void **state)
     }
     assert_string(&profile, profile.comments[0], MPP_VIEW("? comment"));
     support_pprof_free(&profile);
-    world_cleanup(&world);
+    support_world_cleanup(&world);
 }
 
 static uint64_t
@@ -707,10 +649,10 @@ static void
 test_addresses_are_stable(void **state)
 {
     (void)state;
-    world_t world, other;
+    support_world_t world, other;
     support_pprof_t profile, other_profile;
     small_world(&world);
-    world_init(&other, 8, 1024);
+    support_world_init(&other, 8, 1024);
     for (int32_t i = 0; i < 50; i++) (void)push(&other, 0, "x", "y", 1, i);
     mpp_id_t stack = push(&other, 0, "Array#each", "", 0, 0);
     stack = push(&other, stack, "Foo::Bar#<=>", "/app/foo.rb", 3, 7);
@@ -733,8 +675,8 @@ test_addresses_are_stable(void **state)
     }
     support_pprof_free(&profile);
     support_pprof_free(&other_profile);
-    world_cleanup(&world);
-    world_cleanup(&other);
+    support_world_cleanup(&world);
+    support_world_cleanup(&other);
 }
 
 /* Each of what makes up a location changes its address (checked by the reader: all are different). */
@@ -742,9 +684,9 @@ static void
 test_addresses_differ(void **state)
 {
     (void)state;
-    world_t world;
+    support_world_t world;
     support_pprof_t profile;
-    world_init(&world, 64, 1024);
+    support_world_init(&world, 64, 1024);
     static const char *const names[] = {"", "a", "ab", "b"};
     for (uint32_t i = 0; i < 64; i++) {
         mpp_id_t stack = push(&world, 0, names[i & 3], names[i >> 2 & 3], (int32_t)(i >> 4 & 1), (int32_t)(i >> 5 & 1));
@@ -753,7 +695,7 @@ test_addresses_differ(void **state)
     encode_mode(&world, MPP_CLASS_LABEL, &profile);
     assert_int_equal(profile.n_locations, 64);
     support_pprof_free(&profile);
-    world_cleanup(&world);
+    support_world_cleanup(&world);
 }
 
 /* -- golden bytes: the whole message, byte for byte, the same with every version of upb -- */
@@ -771,7 +713,7 @@ static const unsigned char golden_off[] = {
 static void
 assert_golden(mpp_class_mode_t class_mode, const unsigned char *golden, size_t n_bytes)
 {
-    world_t world;
+    support_world_t world;
     support_pprof_t profile;
     small_world(&world);
     encode_mode(&world, class_mode, &profile);
@@ -781,7 +723,7 @@ assert_golden(mpp_class_mode_t class_mode, const unsigned char *golden, size_t n
     }
     assert_true(equal);
     support_pprof_free(&profile);
-    world_cleanup(&world);
+    support_world_cleanup(&world);
 }
 
 static void
@@ -809,7 +751,7 @@ static void
 test_same_bytes_again(void **state)
 {
     (void)state;
-    world_t world;
+    support_world_t world;
     random_world(&world, 1000, 40, 5);
     for (int mode = MPP_CLASS_LABEL; mode <= MPP_CLASS_OFF; mode++) {
         mpp_pprof_options_t options = options_with((mpp_class_mode_t)mode);
@@ -817,7 +759,7 @@ test_same_bytes_again(void **state)
         for (int i = 0; i < 2; i++) {
             mpp_budget_t budget;
             mpp_budget_init(&budget, SIZE_MAX);
-            assert_int_equal(encode_to(&world, &options, &budget, &sinks[i]), MPP_OK);
+            assert_int_equal(support_world_encode(&world, &options, &budget, &sinks[i]), MPP_OK);
         }
         assert_int_equal(sinks[0].n_bytes, sinks[1].n_bytes);
         assert_memory_equal(sinks[0].bytes, sinks[1].bytes, sinks[0].n_bytes);
@@ -825,12 +767,12 @@ test_same_bytes_again(void **state)
         assert_memory_equal(sinks[0].bytes + 4, "\0\0\0\0", 4);
         for (int i = 0; i < 2; i++) support_sink_free(&sinks[i]);
     }
-    world_cleanup(&world);
+    support_world_cleanup(&world);
 }
 
 /* -- failures -- */
 
-static world_t failing_world;
+static support_world_t failing_world;
 static mpp_class_mode_t failing_mode;
 
 /* Chunks of every kind: ordinary ones, and a stack and a string that need more than the arena's first block. */
@@ -839,7 +781,7 @@ failing_scenario(mpp_budget_t *budget)
 {
     support_sink_t sink = {0};
     mpp_pprof_options_t options = options_with(failing_mode);
-    if (!support_refused(encode_to(&failing_world, &options, budget, &sink))) {
+    if (!support_refused(support_world_encode(&failing_world, &options, budget, &sink))) {
         support_pprof_t profile;
         support_pprof_read(&profile, &sink);
         support_pprof_assert_valid(&profile);
@@ -865,14 +807,14 @@ test_every_request_refused(void **state)
         failing_mode = (mpp_class_mode_t)mode;
         support_sweep_failures(failing_scenario);
     }
-    world_cleanup(&failing_world);
+    support_world_cleanup(&failing_world);
 }
 
 static void
 test_memory_limit(void **state)
 {
     (void)state;
-    world_t world;
+    support_world_t world;
     random_world(&world, 1000, 40, 11);
     mpp_pprof_options_t options = options_with(MPP_CLASS_LABEL);
     bool encoded = false;
@@ -880,20 +822,20 @@ test_memory_limit(void **state)
         mpp_budget_t budget;
         mpp_budget_init(&budget, limit);
         support_sink_t sink = {0};
-        mpp_status_t status = encode_to(&world, &options, &budget, &sink);
+        mpp_status_t status = support_world_encode(&world, &options, &budget, &sink);
         encoded = status == MPP_OK;
         assert_true(encoded || status == MPP_MEMORY_LIMIT);
         assert_true(budget.peak_bytes <= limit);
         support_sink_free(&sink);
     }
-    world_cleanup(&world);
+    support_world_cleanup(&world);
 }
 
 static void
 test_every_output_refused(void **state)
 {
     (void)state;
-    world_t world;
+    support_world_t world;
     random_world(&world, 1000, 60, 9);
     mpp_pprof_options_t options = options_with(MPP_CLASS_LABEL);
     uint32_t n_calls = 0;
@@ -901,35 +843,35 @@ test_every_output_refused(void **state)
         mpp_budget_t budget;
         mpp_budget_init(&budget, SIZE_MAX);
         support_sink_t sink = {.refuse_call = refuse};
-        assert_int_equal(encode_to(&world, &options, &budget, &sink), refuse ? MPP_OUTPUT : MPP_OK);
+        assert_int_equal(support_world_encode(&world, &options, &budget, &sink), refuse ? MPP_OUTPUT : MPP_OK);
         if (refuse == 0) n_calls = sink.n_calls;
         assert_int_equal(sink.n_calls, refuse ? refuse : n_calls);
         support_sink_free(&sink);
     }
     assert_true(n_calls >= 3);
-    world_cleanup(&world);
+    support_world_cleanup(&world);
 }
 
 static void
 test_bad_compression_level(void **state)
 {
     (void)state;
-    world_t world;
+    support_world_t world;
     small_world(&world);
     mpp_budget_t budget;
     mpp_budget_init(&budget, SIZE_MAX);
     support_sink_t sink = {0};
     mpp_pprof_options_t options = options_with(MPP_CLASS_LABEL);
     options.compression_level = 77;
-    assert_int_equal(encode_to(&world, &options, &budget, &sink), MPP_ENCODING);
+    assert_int_equal(support_world_encode(&world, &options, &budget, &sink), MPP_ENCODING);
     assert_int_equal(sink.n_calls, 0);
-    world_cleanup(&world);
+    support_world_cleanup(&world);
 }
 
 /* -- while the tables change under it -- */
 
 typedef struct {
-    const world_t *world;
+    const support_world_t *world;
     support_sink_t expected;
     uint32_t n_different;
     _Atomic bool done;
@@ -944,7 +886,7 @@ encode_repeatedly(void *argument)
         mpp_budget_t budget;
         mpp_budget_init(&budget, SIZE_MAX);
         support_sink_t sink = {0};
-        if (encode_to(reader->world, &options, &budget, &sink) != MPP_OK || sink.n_bytes != reader->expected.n_bytes ||
+        if (support_world_encode(reader->world, &options, &budget, &sink) != MPP_OK || sink.n_bytes != reader->expected.n_bytes ||
             memcmp(sink.bytes, reader->expected.bytes, sink.n_bytes) != 0) {
             reader->n_different++;
         }
@@ -958,13 +900,13 @@ static void
 test_tables_change_meanwhile(void **state)
 {
     (void)state;
-    world_t world;
+    support_world_t world;
     random_world(&world, 500, 30, 21);
     reader_t reader = {.world = &world};
     mpp_budget_t budget;
     mpp_budget_init(&budget, SIZE_MAX);
     mpp_pprof_options_t options = options_with(MPP_CLASS_LABEL);
-    assert_int_equal(encode_to(&world, &options, &budget, &reader.expected), MPP_OK);
+    assert_int_equal(support_world_encode(&world, &options, &budget, &reader.expected), MPP_OK);
 
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, encode_repeatedly, &reader), 0);
@@ -983,13 +925,13 @@ test_tables_change_meanwhile(void **state)
     pthread_join(thread, NULL);
     assert_int_equal(reader.n_different, 0);
     support_sink_free(&reader.expected);
-    world_cleanup(&world);
+    support_world_cleanup(&world);
 }
 
 /* -- size -- */
 
 static mpp_id_t
-push_random_frames(world_t *world, support_random_t *random, mpp_id_t stack, uint32_t n)
+push_random_frames(support_world_t *world, support_random_t *random, mpp_id_t stack, uint32_t n)
 {
     char name[64], file[64];
     for (uint32_t i = 0; i < n; i++) {
@@ -1004,12 +946,12 @@ push_random_frames(world_t *world, support_random_t *random, mpp_id_t stack, uin
 
 /* 60 frames each: one of 500 trunks of 45 frames, on it one of 40 boughs of 12, and 3 twigs. */
 static void
-large_world(world_t *world, uint32_t n_rows)
+large_world(support_world_t *world, uint32_t n_rows)
 {
     enum { N_TRUNKS = 500, N_BOUGHS = 40, N_CLASSES = 50 };
     char name[64];
     support_random_t random = {31};
-    world_init(world, n_rows, 1u << 24);
+    support_world_init(world, n_rows, 1u << 24);
     mpp_id_t class_names[N_CLASSES], boughs[N_TRUNKS][N_BOUGHS];
     for (uint32_t i = 0; i < N_CLASSES; i++) {
         snprintf(name, sizeof(name), "Namespace::Class%u", i);
@@ -1044,7 +986,7 @@ test_large_profile_in_little_memory(void **state)
     uint32_t n_rows = 100000;
 #endif
     static const char *const names[] = {"label", "frame", "off"};
-    world_t world;
+    support_world_t world;
     large_world(&world, n_rows);
     for (int mode = MPP_CLASS_LABEL; mode <= MPP_CLASS_OFF; mode++) {
         mpp_pprof_options_t options = options_with((mpp_class_mode_t)mode);
@@ -1052,7 +994,7 @@ test_large_profile_in_little_memory(void **state)
         mpp_budget_init(&budget, SIZE_MAX);
         support_sink_t sink = {0};
         double begin = milliseconds(CLOCK_THREAD_CPUTIME_ID);
-        assert_int_equal(encode_to(&world, &options, &budget, &sink), MPP_OK);
+        assert_int_equal(support_world_encode(&world, &options, &budget, &sink), MPP_OK);
         double end = milliseconds(CLOCK_THREAD_CPUTIME_ID);
 
         support_pprof_t profile;
@@ -1071,7 +1013,7 @@ test_large_profile_in_little_memory(void **state)
         support_pprof_free(&profile);
         support_sink_free(&sink);
     }
-    world_cleanup(&world);
+    support_world_cleanup(&world);
 }
 
 static int
