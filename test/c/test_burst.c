@@ -654,6 +654,39 @@ test_a_clock_that_goes_back_is_harmless(void **state)
     assert_true(mpp_burst_due(&burst) > 50000000);
 }
 
+/* It goes on weighing what its own tick stood for, though others that come meanwhile stand for more. */
+static void
+test_a_tick_passed_over_leaves_the_open_window_alone(void **state)
+{
+    (void)state;
+    assert_true(open_late(0));
+    mpp_burst_pass_over(&burst, burst.due_ns + 100 * MIN_INTERVAL);
+    while (allocate_after(100) != MPP_BURST_CLOSE) continue;
+    mpp_burst_close(&burst);
+    assert_int_equal(totals()->n_ticks, 2);
+    assert_int_equal(totals()->observed_ns, stood_for(WINDOW));
+    assert_int_equal(totals()->missed_ns, 0);
+}
+
+/* All that was learnt of events decays to nothing. */
+static void
+test_a_program_may_stop_allocating_for_days(void **state)
+{
+    (void)state;
+    set_up(&paced);
+    for (int i = 0; i < 100; i++) {
+        run_window(200);
+        mpp_burst_calibrate(&burst, 0);
+    }
+    uint64_t cpu_ns = totals()->cpu_ns;
+    for (int i = 0; i < 1000000; i++) {
+        cpu_ns += 2 * MIN_INTERVAL;
+        mpp_burst_pass_over(&burst, cpu_ns);
+        mpp_burst_calibrate(&burst, 1);
+    }
+    assert_true(burst.hook_ns >= HOOK / 4.0 && burst.hook_ns <= HOOK * 10.0);
+}
+
 static void
 test_the_rate_told_is_that_of_an_allocation(void **state)
 {
@@ -700,6 +733,8 @@ main(void)
         TEST(the_interval_follows_the_budget),
         TEST(a_flush_does_not_end_sampling),
         TEST(a_clock_that_goes_back_is_harmless),
+        TEST(a_tick_passed_over_leaves_the_open_window_alone),
+        TEST(a_program_may_stop_allocating_for_days),
         TEST(the_rate_told_is_that_of_an_allocation),
     };
 #undef TEST

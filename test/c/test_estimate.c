@@ -32,6 +32,21 @@ test_one_group_says_nothing_but_the_share(void **state)
     assert_true(estimate.share == 0.75 && estimate.low == 0 && isinf(estimate.high) && isinf(estimate.standard_error));
 }
 
+/* A part may be larger for its count than the whole is: what was not observed is no reason to take it for less. */
+static void
+test_a_ratio_above_one_stays_within_its_interval(void **state)
+{
+    (void)state;
+    double part[G], whole[G];
+    for (unsigned i = 0; i < G; i++) {
+        whole[i] = 10;
+        part[i] = i % 2 ? 31 : 29;
+    }
+    mpp_estimate_t known = mpp_estimate_ratio(part, whole, 100, 0), unsure = mpp_estimate_ratio(part, whole, 100, 0.5);
+    assert_true(near(known.share, 3) && known.low < 3 && known.high > 3);
+    assert_true(unsure.low < known.low && unsure.high >= known.high);
+}
+
 /* Residuals of ± 2 in each of 16 groups: variance 16 × 4 × 16/15 / 160². */
 static void
 test_the_error_is_the_spread_between_groups(void **state)
@@ -142,6 +157,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_seen_says_nothing),
         cmocka_unit_test(test_one_group_says_nothing_but_the_share),
+        cmocka_unit_test(test_a_ratio_above_one_stays_within_its_interval),
         cmocka_unit_test(test_the_error_is_the_spread_between_groups),
         cmocka_unit_test(test_groups_that_are_all_alike_are_no_proof),
         cmocka_unit_test(test_a_part_never_seen_may_be_a_few_windows),

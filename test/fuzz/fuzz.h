@@ -3,7 +3,7 @@
 
 /*
  * A fuzzing target: what libFuzzer calls with an input, and replay.c with those of the corpus. A check that fails ends the
- * process: abort, or an assertion of cmocka's, which exits outside its tests.
+ * process: abort, or an assertion of cmocka's, which aborts outside its tests.
  *
  * Inputs are decisions, a byte or more each; after the end of an input every decision is 0.
  */

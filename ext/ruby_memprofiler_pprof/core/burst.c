@@ -474,11 +474,15 @@ mpp_burst_open(mpp_burst_t *burst, uint64_t cpu_ns, uint64_t late_ns, bool in_gc
 void
 mpp_burst_pass_over(mpp_burst_t *burst, uint64_t cpu_ns)
 {
-    uint64_t lost_ns;
+    uint64_t lost_ns, window_tick_ns = burst->tick_ns;
     follow_budget(burst, cpu_ns);
     (void)take_tick(burst, cpu_ns, 0, &lost_ns);
     burst->totals.n_ticks++;
-    if (burst->phase == MPP_BURST_OUT) see(burst, burst->config.window_ns, 0);
+    if (burst->phase == MPP_BURST_OUT) {
+        see(burst, burst->config.window_ns, 0);
+    } else {
+        burst->tick_ns = window_tick_ns; /* the open window goes on standing for what it stood for */
+    }
 }
 
 /* Calibration. */
@@ -516,7 +520,7 @@ mpp_burst_calibrate(mpp_burst_t *burst, uint64_t n_allocations)
     burst->passed_allocations += passed;
     burst->calibrated_ns = burst->totals.cpu_ns;
     burst->calibrated_allocations = n_allocations;
-    if (burst->n_seen < LEAST_SEEN || burst->seen_events <= 0 || burst->passed_allocations <= 0) return;
+    if (burst->n_seen < LEAST_SEEN || burst->seen_events < 1 || burst->passed_allocations < 1) return;
     if (burst->missed_part_ns > MOST_MISSED * burst->seen_ns) return;
     double guess = burst->config.hook_ns;
     burst->hook_ns = clamp(find_hook_cost(burst), guess / 4, guess * 10);

@@ -44,7 +44,7 @@ typedef struct {
     uint64_t timer_ns;                         /* the timer's resolution: the kernel's 1 / HZ, 1 to 10 ms; not 0 */
     uint64_t min_interval_ns, max_interval_ns; /* bounds of M, which is no less than 2 timer_ns all the same */
     uint32_t hook_ns; /* a guess at what one event costs the program: the host's dispatch, the hook's fast path and its
-                         share of the looks at the clock */
+                         share of the looks at the clock; not 0 */
     uint64_t seed;
 } mpp_burst_config_t;
 

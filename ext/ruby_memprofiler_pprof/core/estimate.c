@@ -51,6 +51,14 @@ share_variance(const double *part, const double *whole, const sums_t *sums, doub
     return squares * sums->n_groups / (sums->n_groups - 1) / (sums->whole * sums->whole);
 }
 
+/* By what was not observed: none of it is the part's, or all. A ratio above 1 is not lowered by that. */
+static void
+widen(mpp_estimate_t *estimate, double unobserved)
+{
+    estimate->low *= 1 - unobserved;
+    estimate->high += unobserved * fmax(1 - estimate->high, 0);
+}
+
 /* Wilson's interval for a share of n independent draws. */
 static void
 set_interval(mpp_estimate_t *estimate, double n, double t)
@@ -76,8 +84,7 @@ mpp_estimate_share(const double *part, const double *whole, uint64_t n_windows, 
     estimate.standard_error = sqrt(variance);
     set_interval(&estimate, n_draws, student[sums.n_groups - 2]);
 
-    estimate.low *= 1 - unobserved;
-    estimate.high = estimate.high * (1 - unobserved) + unobserved;
+    widen(&estimate, unobserved);
     return estimate;
 }
 
@@ -107,8 +114,7 @@ mpp_estimate_ratio(const double *part, const double *whole, uint64_t n_windows, 
     double variance = share_variance(part, whole, &sums, estimate.share);
     estimate.standard_error = sqrt(variance);
     set_open_interval(&estimate, variance, student[sums.n_groups - 2], 1 / fmax((double)n_windows, 1));
-    estimate.low *= 1 - unobserved;
-    estimate.high = estimate.high * (1 - unobserved) + unobserved;
+    widen(&estimate, unobserved);
     return estimate;
 }
 

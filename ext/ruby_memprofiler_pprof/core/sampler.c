@@ -62,7 +62,7 @@ mpp_weight_of(double n_allocations)
 {
     int exponent;
     double digits = round(ldexp(frexp(n_allocations, &exponent), 32));
-    return (mpp_weight_t)llround(ldexp(digits, exponent + MPP_WEIGHT_BITS - 32));
+    return (mpp_weight_t)round(ldexp(digits, exponent + MPP_WEIGHT_BITS - 32)); /* 2^63 is beyond llround */
 }
 
 void
