@@ -92,10 +92,11 @@ grow_stack(case_t *c)
     c->stacks[c->n_stacks++] = stack;
 }
 
+/* With `huge` some are beyond what a message can hold. */
 static mpp_sum_t
-any_value(fuzz_input_t *input)
+any_value(fuzz_input_t *input, bool huge)
 {
-    switch (fuzz_below(input, 8)) {
+    switch (fuzz_below(input, huge ? 8 : 4)) {
     case 0: return 0;
     case 1: return 1;
     case 2: return (mpp_sum_t)fuzz_byte(input) << MPP_WEIGHT_BITS;
@@ -108,13 +109,13 @@ any_value(fuzz_input_t *input)
 }
 
 static void
-add_row(case_t *c)
+add_row(case_t *c, bool huge)
 {
     mpp_id_t stack = c->stacks[fuzz_below(&c->input, c->n_stacks)], class_name = 0;
     if (fuzz_below(&c->input, 4) != 0) class_name = support_world_string(&c->world, any_string(c));
     mpp_sum_t values[MPP_N_VALUES];
     for (int i = 0; i < MPP_N_VALUES; i++) {
-        values[i] = any_value(&c->input);
+        values[i] = any_value(&c->input, huge);
         if (values[i] > LARGEST_VALUE) values[i] = LARGEST_VALUE;
     }
     mpp_snapshot_row_t *row = support_world_add_row(&c->world, stack, class_name, values);
@@ -159,7 +160,8 @@ make_case(case_t *c, const uint8_t *data, size_t size)
     support_world_init(&c->world, MAX_ROWS, 1u << 18);
     c->n_stacks = 1;
     for (uint32_t n = fuzz_below(&c->input, MAX_STACKS); n > 0; n--) grow_stack(c);
-    for (uint32_t n = fuzz_below(&c->input, MAX_ROWS + 1); n > 0; n--) add_row(c);
+    bool huge = fuzz_below(&c->input, 2) == 1;
+    for (uint32_t n = fuzz_below(&c->input, MAX_ROWS + 1); n > 0; n--) add_row(c, huge);
 }
 
 static void
