@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { N_ROUNDS = 400, N_FLUSHERS = 2, MAX_FLUSHES = 4096, N_SLOTS = 512, N_FRAMES = 60, N_CLASSES = 12 };
+enum { N_ROUNDS = 1500, N_FLUSHERS = 2, MAX_FLUSHES = 4096, N_SLOTS = 512, N_FRAMES = 60, N_CLASSES = 12 };
 
 /* What a flusher hands to the test: it may not fail itself, for cmocka's assertions belong to one thread. */
 typedef struct {

@@ -85,10 +85,15 @@ grow_stack(case_t *c)
     uint32_t depth = fuzz_byte(&c->input);
     depth = depth >= 252 ? DEEPEST >> (depth - 252) : 1 + depth / 64;
     if (file.length == 0 && c->options.class_mode == MPP_CLASS_FRAME) start_line = 5;
+
+    mpp_frames_t *frames = &c->world.frames;
+    mpp_id_t function; /* names may be long: once for all its frames */
+    assert_int_equal(mpp_frames_function(frames, name, file, start_line, &function), MPP_OK);
     for (uint32_t i = 0; i < depth; i++) {
         int32_t here = line < INT32_MAX - DEEPEST ? line + (int32_t)(i % 50) : line;
-        stack = support_world_push(&c->world, stack, name, file, start_line, here);
+        assert_int_equal(mpp_frames_push(frames, stack, function, here, &stack), MPP_OK);
     }
+    mpp_frames_release_function(frames, function);
     c->stacks[c->n_stacks++] = stack;
 }
 
