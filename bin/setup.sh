@@ -17,6 +17,10 @@ export LC_ALL=C.UTF-8
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
+fuzzing_works() {
+  echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | clang -fsanitize=fuzzer,address -x c - -o /dev/null
+}
+
 # Whether what a Debian package is needed for is here, however it came.
 present() {
   case $1 in
@@ -26,6 +30,7 @@ present() {
     build-essential) command -v gcc && command -v make && echo '#include <stdio.h>' | gcc -E - ;;
     zlib1g-dev) echo '#include <zlib.h>' | gcc -E - ;;
     clang) command -v clang ;;
+    libclang-rt-dev) fuzzing_works ;;
     pkg-config) command -v pkg-config ;;
     libcmocka-dev) pkg-config --exists cmocka ;;
     valgrind) command -v valgrind && echo '#include <valgrind/callgrind.h>' | gcc -E - ;;

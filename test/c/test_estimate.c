@@ -47,6 +47,17 @@ test_a_ratio_above_one_stays_within_its_interval(void **state)
     assert_true(unsure.low < known.low && unsure.high >= known.high);
 }
 
+/* However little is known of a sum. */
+static void
+test_a_sum_of_a_great_variance_stays_within_its_interval(void **state)
+{
+    (void)state;
+    for (double variance = 1e-6; variance < 1e30; variance *= 7) {
+        mpp_estimate_t estimate = mpp_estimate_sum(1.7, variance, 1);
+        assert_true(estimate.low > 0 && estimate.low < 1.7 && estimate.high > 1.7);
+    }
+}
+
 /* Residuals of ± 2 in each of 16 groups: variance 16 × 4 × 16/15 / 160². */
 static void
 test_the_error_is_the_spread_between_groups(void **state)
@@ -158,6 +169,7 @@ main(void)
         cmocka_unit_test(test_nothing_seen_says_nothing),
         cmocka_unit_test(test_one_group_says_nothing_but_the_share),
         cmocka_unit_test(test_a_ratio_above_one_stays_within_its_interval),
+        cmocka_unit_test(test_a_sum_of_a_great_variance_stays_within_its_interval),
         cmocka_unit_test(test_the_error_is_the_spread_between_groups),
         cmocka_unit_test(test_groups_that_are_all_alike_are_no_proof),
         cmocka_unit_test(test_a_part_never_seen_may_be_a_few_windows),

@@ -99,7 +99,7 @@ set_open_interval(mpp_estimate_t *estimate, double variance, double quantile, do
     double find = variance / estimate->share;
     double center = estimate->share + square * find / 2;
     double half = quantile * sqrt(find * (estimate->share + square * find / 4));
-    estimate->low = fmax(center - half, 0);
+    estimate->low = estimate->share * estimate->share / (center + half); /* center - half, without their digits lost */
     estimate->high = center + half;
 }
 
