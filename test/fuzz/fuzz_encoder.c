@@ -83,7 +83,7 @@ grow_stack(case_t *c)
     mpp_view_t name = any_string(c), file = any_string(c);
     int32_t start_line = any_line(&c->input), line = any_line(&c->input);
     uint32_t depth = fuzz_byte(&c->input);
-    depth = depth >= 252 ? DEEPEST >> (depth - 252) : 1 + depth / 64;
+    depth = depth >= 252 ? (uint32_t)DEEPEST >> (depth - 252) : 1 + depth / 64;
     if (file.length == 0 && c->options.class_mode == MPP_CLASS_FRAME) start_line = 5;
 
     mpp_frames_t *frames = &c->world.frames;
