@@ -125,8 +125,8 @@ encode(const mpp_snapshot_t *snapshot, flush_t *flush)
             .by_group = i == 1,
             .compression_level = 1,
         };
-        flush->status = mpp_pprof_encode(&snapshot->view, &options, &scratch.allocator, support_sink_write,
-                                         &flush->sinks[i]);
+        flush->status =
+            mpp_pprof_encode(&snapshot->view, &options, &scratch.allocator, support_sink_write, &flush->sinks[i]);
     }
 }
 

@@ -108,7 +108,8 @@ check(host_t *host)
     const mpp_burst_t *burst = &host->burst;
     const mpp_burst_config_t *config = &burst->config;
     uint64_t lead_ns = mpp_burst_lead(burst), mean_ns = mpp_burst_mean_interval(burst);
-    uint64_t longest_ns = 4 * (config->max_lead_ns + config->window_ns) + 2 * config->timer_ns + config->max_interval_ns;
+    uint64_t longest_ns =
+        4 * (config->max_lead_ns + config->window_ns) + 2 * config->timer_ns + config->max_interval_ns;
     double rate = mpp_burst_sample_rate(burst);
 
     assert_true(burst->group < MPP_N_GROUPS);
@@ -288,8 +289,10 @@ do_allocate_outside(host_t *host)
 
 /* As often as they stand here. */
 static void (*const operations[])(host_t *host) = {
-    do_allocate, do_storm, do_storm,     do_storm,     do_open,  do_open,  do_open,             do_run,
-    do_sleep,    do_jump,  do_calibrate, do_calibrate, do_spend, do_close, do_allocate_outside, do_pass_over,
+    do_allocate,  do_storm,     do_storm, do_storm, do_open,
+    do_open,      do_open,      do_run,   do_sleep, do_jump,
+    do_calibrate, do_calibrate, do_spend, do_close, do_allocate_outside,
+    do_pass_over,
 };
 
 /* -- estimates -- */
