@@ -886,7 +886,8 @@ encode_repeatedly(void *argument)
         mpp_budget_t budget;
         mpp_budget_init(&budget, SIZE_MAX);
         support_sink_t sink = {0};
-        if (support_world_encode(reader->world, &options, &budget, &sink) != MPP_OK || sink.n_bytes != reader->expected.n_bytes ||
+        mpp_status_t status = support_world_encode(reader->world, &options, &budget, &sink);
+        if (status != MPP_OK || sink.n_bytes != reader->expected.n_bytes ||
             memcmp(sink.bytes, reader->expected.bytes, sink.n_bytes) != 0) {
             reader->n_different++;
         }
