@@ -12,8 +12,11 @@ require_relative "churn"
 require_relative "trend"
 
 class Soak
-  # The tables fill up within the first seconds.
-  LIMITS = { max_allocation_samples: 2_000, max_heap_samples: 2_000, memory_limit: 4 * 1024 * 1024 }.freeze
+  # So that the tables fill up within the rounds that are not judged.
+  COLLECTORS = {
+    fixed: { sample_rate: 1, max_allocation_samples: 2_000, max_heap_samples: 2_000, memory_limit: 4 * 1024 * 1024 },
+    burst: { mode: :burst, overhead: 0.5, max_allocation_samples: 64, max_heap_samples: 64, memory_limit: 1024 * 1024 }
+  }.freeze
   OPTIONS = [{}, { gc: true }, { min_gc_age: 2, class_names: :frame }, { sample_types: :go }, { class_names: :off },
              { gc: true, sample_types: :go, class_names: :label }].freeze
   # Rounds: without a collector, with them and not judged, and judged at least. The VM keeps some of what is churned, by
@@ -33,8 +36,7 @@ class Soak
 
   def initialize(seconds, mode, liveness)
     @seconds = seconds
-    @options = { liveness: liveness, seed: 1, **LIMITS }
-    @options.update(mode == :burst ? { mode: :burst, overhead: 0.1 } : { sample_rate: 1 })
+    @options = { liveness: liveness, seed: 1, **COLLECTORS.fetch(mode) }
     @churn = Churn.new(1)
     @failures = []
   end
@@ -114,7 +116,8 @@ class Soak
   def check(stats)
     parts = stats[:allocations]
     difference = parts.except(:vm).values.sum - parts[:vm]
-    lost = stats[:dropped_samples].slice(:no_memory, :pending_full).merge(unseen: parts[:unseen])
+    lost = stats[:dropped_samples].slice(:no_memory, :pending_full)
+    lost[:unseen] = parts[:unseen] if RUBY_VERSION < "3.4" # from then on compaction's read barrier has some
     @failures << "off by #{difference} allocations" unless difference.zero?
     @failures << "lost: #{lost}" if stats[:mode] == :fixed && lost.values.any?(&:positive?)
     @failures << "#{stats[:memory][:peak]} bytes are above the limit" if stats[:memory][:peak] > stats[:memory][:limit]
