@@ -92,4 +92,21 @@ RSpec.describe "failing allocations", if: MemprofilerPprof.respond_to?(:fail_all
       end
     end
   end
+
+  it "of a start leave the run before to be read, in the mode that it had" do
+    output = Child.run(<<~RUBY)
+      #{program}
+      collector = MemprofilerPprof::Collector.new(mode: :burst)
+      collector.profile { 20_000.times { Object.new } } # at a fixed rate
+      read = -> { [allocations_of(collector.snapshot), *collector.stats.values_at(:mode, :samples, :state)] }
+      before = read.call
+      fail_from(1, 1 << 40)
+      started = unless_short { collector.start! }
+      never
+      print started.inspect, " ", read.call == before, " ", before[0].positive?, " "
+      collector.start!
+      print collector.stats[:mode]
+    RUBY
+    expect(output).to eq "nil true true burst"
+  end
 end

@@ -57,8 +57,9 @@ RSpec.describe "scarcity" do
     describe "of memory (#{kind})" do
       storms = {
         "stacks" => <<~'RUBY',
-          def left(depth, i, &block) = depth.zero? ? block.call : (i[depth].zero? ? left(depth - 1, i, &block) : right(depth - 1, i, &block))
-          def right(depth, i, &block) = depth.zero? ? block.call : (i[depth].zero? ? left(depth - 1, i, &block) : right(depth - 1, i, &block))
+          def left(depth, i, &block) = depth.zero? ? block.call : turn(depth - 1, i, &block)
+          def right(depth, i, &block) = depth.zero? ? block.call : turn(depth - 1, i, &block)
+          def turn(depth, i, &block) = i[depth].zero? ? left(depth, i, &block) : right(depth, i, &block)
           @n = 0
           def storm = 40_000.times { left(20, (@n += 1) * 7) { Object.new } }
         RUBY
