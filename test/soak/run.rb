@@ -6,7 +6,6 @@
 #   ruby test/soak/run.rb SECONDS fixed|burst LIVENESS
 
 require "objspace"
-require "tmpdir"
 require "ruby_memprofiler_pprof"
 require_relative "churn"
 require_relative "trend"
