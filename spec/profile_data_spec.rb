@@ -142,6 +142,15 @@ RSpec.describe MemprofilerPprof::ProfileData do
       expect(File.read("a")).to eq "old"
     end
 
+    it "is done once the file has its name, whatever comes of the folder" do
+      [Errno::EMFILE, Errno::EIO, Errno::EACCES].each do |error|
+        allow(File).to receive(:open).and_call_original
+        allow(File).to receive(:open).with(".", binmode: true).and_raise(error)
+        expect(data.write("a")).to eq 10
+      end
+      expect(files).to eq ["a"]
+    end
+
     it "leaves the old file and no other when the disk is full or a limit met" do
       File.write("a", "old")
       big = make(pprof_data: Random.bytes(200_000))

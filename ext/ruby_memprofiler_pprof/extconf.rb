@@ -4,7 +4,7 @@
 #
 #   CC=clang                        another compiler
 #   MPP_WERROR=1                    strict warnings as errors, for our own files
-#   MPP_SANITIZE=address,undefined  an instrumented build with assertions
+#   MPP_SANITIZE=address,undefined  an instrumented build with assertions, in which allocations can be made to fail
 
 require "mkmf"
 require_relative "../../lib/ruby_memprofiler_pprof/version"
@@ -56,6 +56,7 @@ if sanitize.empty?
   $defs << "-DNDEBUG"
   append_cflags("-O3")
 else
+  $defs << "-DMPP_FAIL_ALLOCATIONS"
   $CFLAGS << " -O1 -g -fno-omit-frame-pointer #{sanitize}"
   append_cflags("--param=asan-stack=0") # Ruby's longjmp leaves the redzones of the frames that it skips
   $DLDFLAGS << " #{sanitize}"

@@ -107,10 +107,11 @@ module MemprofilerPprof
       nil
     end
 
-    # The file is in place, so where a folder cannot be opened or synced that is no failure.
+    # The file is in place, so where a folder cannot be opened (it may be closed to us, or other threads have taken the last
+    # descriptor) or synced, that is no failure.
     def sync_folder(folder)
       File.open(folder, binmode: true, &:fsync)
-    rescue Errno::EACCES, Errno::EINVAL, Errno::EBADF
+    rescue SystemCallError
       nil
     end
   end

@@ -22,14 +22,35 @@ mpp_status_text(mpp_status_t status)
     return "unknown status";
 }
 
+static inline bool
+is_to_fail(uint64_t request, uint64_t from, uint64_t count)
+{
+    return MPP_UNLIKELY(request >= from && request - from < count);
+}
+
+#ifdef MPP_FAIL_ALLOCATIONS
+mpp_failures_t mpp_failures;
+
+static bool
+is_to_fail_for_all(void)
+{
+    uint64_t request = __atomic_add_fetch(&mpp_failures.n_requests, 1, __ATOMIC_RELAXED);
+    return is_to_fail(request, mpp_failures.fail_from, mpp_failures.fail_count);
+}
+#else
+static inline bool
+is_to_fail_for_all(void)
+{
+    return false;
+}
+#endif
+
 /* May `growth` more bytes be asked of libc? Counts the request. */
 static mpp_status_t
 budget_admit(mpp_budget_t *budget, size_t growth)
 {
     uint64_t request = ++budget->n_requests;
-    if (MPP_UNLIKELY(request >= budget->fail_from && request - budget->fail_from < budget->fail_count)) {
-        return MPP_NO_MEMORY;
-    }
+    if (is_to_fail(request, budget->fail_from, budget->fail_count) || is_to_fail_for_all()) return MPP_NO_MEMORY;
     if (budget->used_bytes > budget->limit_bytes || growth > budget->limit_bytes - budget->used_bytes) {
         return MPP_MEMORY_LIMIT;
     }

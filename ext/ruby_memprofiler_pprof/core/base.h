@@ -75,6 +75,17 @@ typedef struct {
     uint64_t fail_count;
 } mpp_budget_t;
 
+#ifdef MPP_FAIL_ALLOCATIONS
+/* In builds for tests: the same for the requests of all budgets together. Not to be set while anything allocates. */
+typedef struct {
+    uint64_t n_requests;
+    uint64_t fail_from;
+    uint64_t fail_count;
+} mpp_failures_t;
+
+extern mpp_failures_t mpp_failures;
+#endif
+
 /* limit_bytes: SIZE_MAX for none. [any] */
 void mpp_budget_init(mpp_budget_t *budget, size_t limit_bytes);
 

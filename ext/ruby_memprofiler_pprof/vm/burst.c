@@ -156,7 +156,7 @@ open_window(mpp_collector_t *collector, const mpp_tick_t *tick, uint64_t cpu_ns)
     mpp_bursts_t *bursts = &collector->bursts;
     uint64_t start = mpp_thread_cpu_ns();
     uint64_t since_start_ns = cpu_ns - bursts->cpu_base_ns;
-    if (tick->usable && mpp_process.n_pauses == 0) {
+    if (tick->usable && mpp_process.n_pauses == 0 && mpp_compat_has_memory()) { /* the VM allocates for a hook */
         bool in = mpp_burst_open(&bursts->machine, since_start_ns, tick->late_ns, tick->in_gc);
         bursts->earlier_ns = 0;
         watch_this_thread(bursts);

@@ -197,6 +197,7 @@ collector_start(VALUE self, VALUE threads, VALUE bursts)
     mpp_collector_t *collector = collector_of(self);
     int failed = 0;
     if (collector->state == MPP_RUNNING) return Qfalse;
+    mpp_bursts_t former = collector->bursts;
     collector->self = self;
     collector->bursts.running = false;
     collector->bursts.fallback = NULL;
@@ -204,6 +205,7 @@ collector_start(VALUE self, VALUE threads, VALUE bursts)
     rb_protect(put_hooks_in, self, &failed);
     if (failed || mpp_run_begin(collector) != MPP_OK) {
         take_hooks_out(collector);
+        collector->bursts = former; /* what the last run has gathered is still to be read */
         if (failed) rb_jump_tag(failed);
         rb_memerror();
     }

@@ -4,6 +4,7 @@
 #include "compat.h"
 
 #include <ruby/ractor.h>
+#include <sys/mman.h>
 
 #ifdef HAVE_RB_OBJ_MEMSIZE_OF
 extern size_t rb_obj_memsize_of(VALUE object);
@@ -248,6 +249,18 @@ mpp_compat_may_hold_exceptions(VALUE *frames, int *lines, int max_frames)
     for (int i = 0; i < n; i++) {
         if (is_of_gc(frames[i])) return false;
     }
+    return true;
+}
+
+/* More than a page of the VM's heap and what it takes to align it. */
+#define ROOM_BYTES (256 * 1024)
+
+bool
+mpp_compat_has_memory(void)
+{
+    void *room = mmap(NULL, ROOM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED) return false;
+    munmap(room, ROOM_BYTES);
     return true;
 }
 

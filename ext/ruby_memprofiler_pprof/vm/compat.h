@@ -33,6 +33,13 @@ bool mpp_compat_in_other_ractor(void);
 /* The second `<main>`, without a line, that Ruby before 3.3 puts at the root of the main thread's stack, 0 if unknown. */
 extern VALUE mpp_compat_dummy_root;
 
+/*
+ * Whether the system would give the VM memory for more objects. Where it does not and the heap has no place left, the VM
+ * ends the process rather than raise, for NoMemoryError is an object too: what may as well not be done is not to be tried
+ * then. A microsecond. [gvl]
+ */
+bool mpp_compat_has_memory(void);
+
 /* After rb_protect caught something: puts rb_errinfo() back to what it was before. [gvl] */
 void mpp_compat_restore_error(VALUE error);
 

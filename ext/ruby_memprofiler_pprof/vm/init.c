@@ -7,6 +7,19 @@
 
 void Init_ruby_memprofiler_pprof_native(void);
 
+#ifdef MPP_FAIL_ALLOCATIONS
+/* From now on the requests for memory that are numbered from … from + count - 1 fail; gives how many there were since the
+ * last call. */
+static VALUE
+fail_allocations(VALUE self, VALUE from, VALUE count)
+{
+    (void)self;
+    uint64_t n_requests = mpp_failures.n_requests;
+    mpp_failures = (mpp_failures_t){.fail_from = NUM2ULL(from), .fail_count = NUM2ULL(count)};
+    return ULL2NUM(n_requests);
+}
+#endif
+
 RUBY_FUNC_EXPORTED void
 Init_ruby_memprofiler_pprof_native(void)
 {
@@ -19,4 +32,7 @@ Init_ruby_memprofiler_pprof_native(void)
     mpp_weak_map_define(module);
     mpp_collector_define(module);
     mpp_estimate_define(module);
+#ifdef MPP_FAIL_ALLOCATIONS
+    rb_define_private_method(rb_singleton_class(module), "fail_allocations_native", fail_allocations, 2);
+#endif
 }

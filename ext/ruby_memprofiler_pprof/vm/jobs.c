@@ -45,6 +45,7 @@ name_frames(drain_t *drain)
     }
 }
 
+/* Qtrue if the sample was committed. */
 static VALUE
 commit_new(VALUE argument)
 {
@@ -52,12 +53,16 @@ commit_new(VALUE argument)
     VALUE object = drain->sample.entry.object;
     mpp_birth_t birth = drain->stamp;
     bool ran_foreign_code;
+    if (drain->sample.entry.raw && !mpp_compat_has_memory()) return Qfalse;
     name_frames(drain);
     birth.bytes = mpp_compat_memsize(object, &ran_foreign_code);
     birth.class_name = mpp_names_find_class(drain->profile, object);
-    if (birth.class_name == 0) birth.class_name = mpp_names_define_class(drain->profile, object);
+    if (birth.class_name == 0) {
+        if (!mpp_compat_has_memory()) return Qfalse;
+        birth.class_name = mpp_names_define_class(drain->profile, object);
+    }
     mpp_profile_commit(drain->profile, &drain->sample, &birth);
-    return Qnil;
+    return Qtrue;
 }
 
 static void
@@ -67,10 +72,10 @@ commit_protected(drain_t *drain)
     mpp_own_work_t own_work;
     int state = 0;
     mpp_own_work_begin(&own_work);
-    rb_protect(commit_new, (VALUE)drain, &state);
+    VALUE committed = rb_protect(commit_new, (VALUE)drain, &state);
     mpp_own_work_end(&own_work);
-    if (state == 0) return;
-    mpp_compat_restore_error(error);
+    if (state == 0 && RTEST(committed)) return;
+    if (state != 0) mpp_compat_restore_error(error);
     mpp_profile_discard(drain->profile, &drain->sample, MPP_DROP_NO_MEMORY);
 }
 
