@@ -1,35 +1,76 @@
 # frozen_string_literal: true
 
 module Model
-  # What a profile has of the sites.
+  # What a profile has of the sites. It looks at no more than that, for what it allocates is in the next profile.
   class Observed
-    # @return [ProfileReader::Profile]
-    attr_reader :profile
+    # @return [Array<String>] names of the values
+    attr_reader :types
+
+    # @return [Integer] samples in it
+    attr_reader :rows
 
     def initialize(data, class_names)
-      @profile = ProfileReader.read(data.pprof_data)
+      @message = ProfileReader::MESSAGE.decode(Zlib.gunzip(data.pprof_data))
+      @strings = @message.string_table
+      @types = @message.sample_type.map { |type| @strings[type.type] }
+      @class_names = class_names
+      @rows = @message.sample.size
+      @totals = Array.new(@types.size, 0)
+      @sites = Hash.new { |sums, site| sums[site] = [0, 0, 0, 0] }
       @sums = Hash.new { |sums, key| sums[key] = [0, 0, 0, 0] }
-      @profile.samples.each { |sample| add(sample, class_names) }
+      add_samples(sites_by_location)
+      @message = @strings = nil
     end
 
     # @return [Integer] what all samples have of the n-th value
-    def total(index) = @profile.total(@profile.sample_types[index].first)
+    def total(index) = @totals.fetch(index)
 
     # @return [Array<Integer>] the four values at a site; with class_names: :off the class is nil
     def at(key) = @sums.fetch(key, [0, 0, 0, 0])
+
+    # @return [Array<Integer>] what a site has, of whatever class
+    def whole(site) = @sites.fetch(site, [0, 0, 0, 0])
 
     # @return [Array] those that have any
     def keys = @sums.keys
 
     private
 
-    def add(sample, class_names)
-      site = sample.stack.filter_map { |frame| Sites::FRAMES[frame.name] }.first or return
-      class_name = { label: sample.labels["class"], frame: sample.stack.first.name }[class_names]
+    def sites_by_location
+      functions = @message.function.to_h { |function| [function.id, Sites::FRAMES[@strings[function.name]]] }
+      @message.location.each_with_object({}) do |location, sites|
+        site = functions[location.line[0].function_id]
+        sites[location.id] = site if site
+      end
+    end
+
+    def add_samples(sites)
+      @message.sample.each do |sample|
+        values = sample.value.to_a
+        values.each_with_index { |value, index| @totals[index] += value }
+        next if sites.empty?
+
+        locations = sample.location_id
+        first = locations.find { |id| sites.key?(id) }
+        add(sites[first], class_of(sample, locations), values) if first
+      end
+    end
+
+    def add(site, class_name, values)
+      values.each_with_index { |value, index| @sites[site][index] += value }
       return if class_name && !Sites.classes(site).include?(class_name) # the VM's own, now and then
 
       sums = @sums[[site, class_name]]
-      sample.values.each_value.with_index { |value, index| sums[index] += value }
+      values.each_with_index { |value, index| sums[index] += value }
+    end
+
+    def class_of(sample, locations)
+      case @class_names
+      when :label then sample.label[0] && @strings[sample.label[0].str]
+      when :frame
+        function = @message.location[locations[0] - 1].line[0].function_id # ids are places in the list
+        @strings[@message.function[function - 1].name]
+      end
     end
   end
 

@@ -48,10 +48,10 @@ module Model
       Thread.report_on_exception = false # it is in the outcome
       world.perform(program.steps)
       world.finish
-      [:passed, "", world.findings]
+      [:passed, "", world.findings, world.profiles]
     rescue Exception => e # a bug of the model too
       trace = e.backtrace.reject { |line| line.match?(/`(?:block in )?(?:perform|each|descend|expect)'|operations\.rb/) }.first(10)
-      [:failed, "#{e.class}: #{e.message[0, 3_000]}\n    #{trace.join("\n    ")}", []]
+      [:failed, "#{e.class}: #{e.message[0, 3_000]}\n    #{trace.join("\n    ")}", [], world.profiles]
     end
 
     # @return [Process::Status, nil] nil if it had to be ended
@@ -80,7 +80,10 @@ module Model
         return Outcome.new(kind: :crashed, message: "#{status.inspect[/(SIG|exit).*/]}\n#{messages}", at: at)
       end
 
-      kind, message, findings = Marshal.load(File.binread(File.join(folder, "result")))
+      kind, message, findings, profiles = Marshal.load(File.binread(File.join(folder, "result")))
+      step, broken = profiles.lazy.map { |number, bytes| [number, ProfileRules.violations(bytes)] }
+                             .find { |_, violations| violations.any? }
+      kind, message = :failed, "not a valid profile at step #{step}: #{broken.first(5)}" if kind == :passed && broken
       kind, message = :failed, "printed: #{messages}" if kind == :passed && !quiet?(messages)
       Outcome.new(kind: kind, message: message, at: at, findings: findings)
     end

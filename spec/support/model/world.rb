@@ -19,6 +19,9 @@ module Model
     # @return [Array<Array>] for Sums
     attr_reader :findings
 
+    # @return [Array<Array(Integer, String)>] every profile and the step that it came at
+    attr_reader :profiles
+
     # @return [Array, nil] the last profile, what it has, and of whom
     attr_accessor :last
 
@@ -30,12 +33,13 @@ module Model
       @orphans = []
       @batches = []
       @findings = []
+      @profiles = []
     end
 
     # @raise [Mismatch]
     def perform(steps)
       steps.each do |step|
-        @progress.call(step.number)
+        @progress.call(@at = step.number)
         OPERATIONS.fetch(step.name).run.call(self, step)
       end
     end
@@ -43,7 +47,7 @@ module Model
     # Checks every collector a last time, running or not, and ends it.
     # @raise [Mismatch]
     def finish
-      @progress.call(0)
+      @progress.call(@at = 0)
       everyone.each { |expected| finish_one(expected) }
     end
 

@@ -33,14 +33,13 @@ module Model
       next unless data
 
       site, index = step.arguments.values_at(:site, :index)
-      types = observed.profile.sample_types.map(&:first)
+      types = observed.types
       next world.refused(ArgumentError, "type") { world.aside { data.estimate(/x/, type: "none") } } if index == 4
 
       estimate = world.aside { data.estimate(/\AModel::Sites\.#{site}\z/, type: types[index]) }
-      named = observed.profile.samples.select { |sample| sample.stack.any? { |frame| Sites::FRAMES[frame.name] == site } }
-      told = named.sum { |sample| sample.values.fetch(types[index]) }
+      told = observed.whole(site)[index]
       world.expect "interval", estimate.low <= estimate.value && estimate.value <= estimate.high
-      world.expect "estimate of #{told}", estimate.value.round, told if expected.run.nil? || expected.run.rate
+      world.expect "estimate", estimate.value.round, told if expected.run.nil? || expected.run.rate
     end
 
     operation :write, 2, arguments: ->(random) { { where: one_of(random, :file, :file, :folder, :nowhere) } },

@@ -138,18 +138,20 @@ module Model
                         text: ->(at_once:) { "in a child, which ends by exit#{"!" if at_once}" }) do |world, step|
       next unless forkable?
 
-      failure, findings = in_child(step.arguments[:at_once]) do
+      failure, findings, profiles = in_child(step.arguments[:at_once]) do
         world.findings.clear
+        world.profiles.clear
         world.forked
         world.perform(step.steps)
         world.finish
-        [nil, world.findings]
+        [nil, world.findings, world.profiles]
       rescue StandardError => e
-        ["#{e.class}: #{e.message}\n#{e.backtrace.first(12).join("\n")}", []]
+        ["#{e.class}: #{e.message}\n#{e.backtrace.first(12).join("\n")}", [], []]
       end
       raise Mismatch, "in the child: #{failure}" if failure
 
       world.findings.concat(findings)
+      world.profiles.concat(profiles)
     end
   end
 end
