@@ -4,7 +4,7 @@ module Model
   # Looks for the shortest part of a program that still fails: halves are left out, then quarters, … then single steps.
   class Shrinker
     # Most runs of one search.
-    MOST_RUNS = 150
+    MOST_RUNS = 100
 
     # @return [Integer] how often of three the whole program failed
     attr_reader :failures

@@ -102,7 +102,7 @@ module Model
       profiling: ->(_) { MemprofilerPprof::Collector.new(sample_rate: 0.5).profile { Array.new(10) { Object.new } } }
     }.freeze
 
-    operation(:noise, 3, arguments: ->(random) { { kind: one_of(random, *NOISE.keys) } }, holds: all_but,
+    operation(:noise, 2, arguments: ->(random) { { kind: one_of(random, *NOISE.keys) } }, holds: all_but,
                          text: ->(kind:) { "beside a thread that is #{kind}" }) do |world, step|
       done = false
       noise = NOISE.fetch(step.arguments[:kind])
@@ -134,7 +134,7 @@ module Model
     # ASan's allocator may be locked for good in the child where another thread was in it.
     def self.forkable? = !Child.sanitized? || Thread.list.size == 1
 
-    operation(:fork, 3, arguments: ->(random) { { at_once: random.rand(2).zero? } }, holds: all_but,
+    operation(:fork, 2, arguments: ->(random) { { at_once: random.rand(2).zero? } }, holds: all_but,
                         text: ->(at_once:) { "in a child, which ends by exit#{"!" if at_once}" }) do |world, step|
       next unless forkable?
 
