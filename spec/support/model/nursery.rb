@@ -22,8 +22,8 @@ module Model
     end
 
     def initialize
-      @pipe = IO.popen([{ "RUBYOPT" => nil }, RbConfig.ruby, "--disable=gems", *$LOAD_PATH.map { |folder| "-I#{folder}" }, SCRIPT],
-                       "r+b")
+      folders = $LOAD_PATH.map { |folder| "-I#{folder}" }
+      @pipe = IO.popen([{ "RUBYOPT" => nil }, RbConfig.ruby, "--disable=gems", *folders, SCRIPT], "r+b")
     end
 
     # @param program [Program]

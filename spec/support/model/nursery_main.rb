@@ -16,6 +16,9 @@ module Model
     # Profiles of a program that all the rules are asked of.
     MOST_PROFILES = 10
 
+    # Frames that say nothing of where it failed.
+    EVERYWHERE = /(?:perform|each|descend|expect)'|operations\.rb/
+
     SECONDS = Child.sanitized? ? 240 : 90
 
     def run(program)
@@ -53,7 +56,7 @@ module Model
       world.finish
       [:passed, "", world.findings, world.profiles]
     rescue Exception => e # a bug of the model too
-      trace = e.backtrace.reject { |line| line.match?(/`(?:block in )?(?:perform|each|descend|expect)'|operations\.rb/) }.first(10)
+      trace = e.backtrace.grep_v(EVERYWHERE).first(10)
       [:failed, "#{e.class}: #{e.message[0, 3_000]}\n    #{trace.join("\n    ")}", [], world.profiles]
     end
 

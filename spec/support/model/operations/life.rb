@@ -65,12 +65,17 @@ module Model
       end
     end
 
-    ways = ->(random) { { way: one_of(random, :value, :value, :next, :raise, :throw, :break), threads: one_of(random, nil, nil, :all, :current) } }
-    on_collector(:profile, 4, arguments: ways, holds: -> { OPERATIONS.keys },
-                              text: ->(way:, threads:) { "profile(threads: #{threads.inspect}) { # left by #{way}" }) do |world, step, expected|
+    ways = lambda do |random|
+      { way: one_of(random, :value, :value, :next, :raise, :throw, :break),
+        threads: one_of(random, nil, nil, :all, :current) }
+    end
+    text = ->(way:, threads:) { "profile(threads: #{threads.inspect}) { # left by #{way}" }
+    on_collector(:profile, 4, arguments: ways, holds: all_but, text: text) do |world, step, expected|
       way, threads = step.arguments.values_at(:way, :threads)
       if expected.running?
-        world.refused(MemprofilerPprof::StateError, "running") { profile(expected.collector, way, threads) { raise "the block ran" } }
+        world.refused(MemprofilerPprof::StateError, "running") do
+          profile(expected.collector, way, threads) { raise "the block ran" }
+        end
         world.check_state(expected)
         next
       end

@@ -5,7 +5,9 @@ module Model
   module Objects
     extend Defining
 
-    sizes = ->(random) { { site: one_of(random, *Sites::NAMES), n: one_of(random, 1, 2, 7, 50, 300), keep: random.rand < 0.6 } }
+    sizes = lambda do |random|
+      { site: one_of(random, *Sites::NAMES), n: one_of(random, 1, 2, 7, 50, 300), keep: random.rand < 0.6 }
+    end
     text = ->(site:, n:, keep:) { "#{"kept << " if keep}Sites.#{site}(#{n})" }
     operation(:allocate, 18, arguments: sizes, text: text) do |world, step|
       world.allocate(step.arguments[:site], step.arguments[:n], keep: step.arguments[:keep])
@@ -18,7 +20,8 @@ module Model
     end
 
     which = ->(random) { { index: random.rand(100), share: one_of(random, 1.0, 1.0, 0.5, 0.1) } }
-    operation(:release, 6, arguments: which, text: ->(index:, share:) { "lets go of #{share} of kept[#{index} % kept.size]" }) do |world, step|
+    text = ->(index:, share:) { "lets go of #{share} of kept[#{index} % kept.size]" }
+    operation(:release, 6, arguments: which, text: text) do |world, step|
       next if world.batches.empty?
 
       index = step.arguments[:index] % world.batches.size
@@ -27,8 +30,11 @@ module Model
     end
 
     growth = ->(random) { { index: random.rand(100), bytes: one_of(random, 1, 30, 5_000) } }
-    operation(:grow, 3, arguments: growth, text: ->(index:, bytes:) { "appends #{bytes} bytes to the strings of kept[#{index} % kept.size]" }) do |world, step|
-      world.batches[step.arguments[:index] % world.batches.size].grow(step.arguments[:bytes]) unless world.batches.empty?
+    text = ->(index:, bytes:) { "appends #{bytes} bytes to the strings of kept[#{index} % kept.size]" }
+    operation(:grow, 3, arguments: growth, text: text) do |world, step|
+      next if world.batches.empty?
+
+      world.batches[step.arguments[:index] % world.batches.size].grow(step.arguments[:bytes])
     end
 
     operation(:redefine, 2, arguments: ->(random) { { site: one_of(random, *Sites::NAMES) } },

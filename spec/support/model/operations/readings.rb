@@ -9,11 +9,13 @@ module Model
                 sample_types: [:memprofiler, :go, nil] }.freeze
     options = ->(random) { { options: some(random, 0.3, OPTIONS) } }
 
-    on_collector(:flush, 8, arguments: options, text: ->(options:) { "flush(#{in_words(options)})" }) do |world, step, expected|
+    text = ->(options:) { "flush(#{in_words(options)})" }
+    on_collector(:flush, 8, arguments: options, text: text) do |world, step, expected|
       world.read(expected, **step.arguments[:options])
     end
 
-    on_collector(:snapshot, 4, arguments: options, text: ->(options:) { "snapshot(#{in_words(options)})" }) do |world, step, expected|
+    text = ->(options:) { "snapshot(#{in_words(options)})" }
+    on_collector(:snapshot, 4, arguments: options, text: text) do |world, step, expected|
       world.read(expected, delta: false, **step.arguments[:options])
     end
 
@@ -27,14 +29,18 @@ module Model
     end
 
     # Without a frame of that name: nothing. Exact: what the samples say. Else an interval around it.
-    operation :estimate, 2, arguments: ->(random) { { site: one_of(random, *Sites::NAMES), index: random.rand(5) } },
-                            text: ->(site:, index:) { "the last profile.estimate(/#{site}/, type: #{index})" } do |world, step|
+    what = ->(random) { { site: one_of(random, *Sites::NAMES), index: random.rand(5) } }
+    text = ->(site:, index:) { "the last profile.estimate(/#{site}/, type: #{index})" }
+    operation :estimate, 2, arguments: what, text: text do |world, step|
       data, observed, expected = world.last
       next unless data
 
       site, index = step.arguments.values_at(:site, :index)
       types = observed.types
-      next world.refused(ArgumentError, "type") { world.aside { data.estimate(/x/, type: "none") } } if index == 4
+      if index == 4
+        world.refused(ArgumentError, "type") { world.aside { data.estimate(/x/, type: "none") } }
+        next
+      end
 
       estimate = world.aside { data.estimate(/\AModel::Sites\.#{site}\z/, type: types[index]) }
       told = observed.whole(site)[index]

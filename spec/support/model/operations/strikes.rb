@@ -47,8 +47,10 @@ module Model
     strikes = lambda do |random|
       { call: one_of(random, *CALLS.keys), how: one_of(random, :raise, :kill), after: random.rand(12) * 0.0003 }
     end
-    on_collector(:strike, 5, arguments: strikes,
-                             text: ->(call:, how:, after:) { "#{call}, in a thread struck by #{how} after #{(after * 1000).round(1)} ms" }) do |world, step, expected|
+    text = lambda do |call:, how:, after:|
+      "#{call}, in a thread struck by #{how} after #{(after * 1000).round(1)} ms"
+    end
+    on_collector(:strike, 5, arguments: strikes, text: text) do |world, step, expected|
       call, how, after = step.arguments.values_at(:call, :how, :after)
       thread = attempt(world, expected, call)
       sleep(after)

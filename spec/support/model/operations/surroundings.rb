@@ -5,8 +5,9 @@ module Model
   module Surroundings
     extend Defining
 
-    operation(:collect, 4, arguments: ->(random) { { full: random.rand(2).zero?, sweep: random.rand(3).positive? } },
-                           text: ->(full:, sweep:) { "GC.start(full_mark: #{full}, immediate_sweep: #{sweep})" }) do |_, step|
+    collection = ->(random) { { full: random.rand(2).zero?, sweep: random.rand(3).positive? } }
+    text = ->(full:, sweep:) { "GC.start(full_mark: #{full}, immediate_sweep: #{sweep})" }
+    operation(:collect, 4, arguments: collection, text: text) do |_, step|
       GC.start(full_mark: step.arguments[:full], immediate_sweep: step.arguments[:sweep])
     end
 
@@ -39,13 +40,18 @@ module Model
       GC.stress = false
     end
 
-    operation(:fiber, 2, text: -> { "in a fiber" }, holds: all_but) { |world, step| Fiber.new { world.perform(step.steps) }.resume }
-
-    operation(:enumerator, 1, text: -> { "in an Enumerator" }, holds: all_but) do |world, step|
-      world.expect "what an Enumerator gives", Enumerator.new { |yielder| world.perform(step.steps) && yielder << 1 }.next, 1
+    operation(:fiber, 2, text: -> { "in a fiber" }, holds: all_but) do |world, step|
+      Fiber.new { world.perform(step.steps) }.resume
     end
 
-    operation(:thread, 3, text: -> { "in a thread" }, holds: all_but) { |world, step| Thread.new { world.perform(step.steps) }.join }
+    operation(:enumerator, 1, text: -> { "in an Enumerator" }, holds: all_but) do |world, step|
+      enumerator = Enumerator.new { |yielder| world.perform(step.steps) && yielder << 1 }
+      world.expect "what an Enumerator gives", enumerator.next, 1
+    end
+
+    operation(:thread, 3, text: -> { "in a thread" }, holds: all_but) do |world, step|
+      Thread.new { world.perform(step.steps) }.join
+    end
 
     def self.descend(depth, &block) = depth.zero? ? yield : descend(depth - 1, &block)
 
