@@ -164,7 +164,7 @@ module Model
 
     def initialize(collector, options)
       @collector = collector
-      @collector.instance_variable_set(:@expected, object_id)
+      @id = collector.object_id
       @options = options
       @state = :new
     end
@@ -175,13 +175,16 @@ module Model
       return @collector if @collector
 
       ObjectSpace.each_object(MemprofilerPprof::Collector) do |candidate|
-        return candidate if candidate.instance_variable_get(:@expected) == object_id
+        return candidate if candidate.object_id == @id
       end
       raise Mismatch, "a running collector is gone"
     end
 
     # Nothing of the program refers to it from now on.
     def forget = @collector = nil
+
+    # It will be asked after its end.
+    def remember = @collector = collector
 
     def running? = @state == :running
 

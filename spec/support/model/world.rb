@@ -162,6 +162,7 @@ module Model
     end
 
     def finish_one(expected)
+      expected.remember
       if expected.running?
         retained = read(expected, gc: true, class_names: :label)
         note_retained(expected, retained, expected.collector.stats)
