@@ -12,10 +12,12 @@
  */
 #include "vm.h"
 
+/* A sweep that compacts counts, as it ends, slots as freed whose objects it has moved before: both belong to one run. */
 static void
 start_free_hook(mpp_collector_t *collector, VALUE self)
 {
     (void)collector;
+    mpp_compat_finish_sweep();
     mpp_hooks_add_freeobj(self);
 }
 

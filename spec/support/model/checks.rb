@@ -278,7 +278,7 @@ module Model
       if stats[:live_thinnings].zero?
         scale = expected.raw? ? 1 : run.rate
         @findings << [:draws, "retained", run.rate, (estimated * scale).round, whole.values.sum] unless run.exact?
-      elsif run.exact? && stats[:live_thinnings] <= 6
+      elsif run.exact? && stats[:live_thinnings] <= 12
         @findings << [:thinned, estimated, whole.values.sum, 2**stats[:live_thinnings]]
       end
     end

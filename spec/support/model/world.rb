@@ -88,6 +88,7 @@ module Model
     # @param options [Hash] of the flush or snapshot
     def read(expected, delta: true, **options)
       before = expected.collector.stats
+      @collections = GC.count
       data = delta ? expected.collector.flush(**options) : expected.collector.snapshot(**options)
       observed = check_profile(expected, data, before, delta: delta, **options)
       @last = [data, observed, expected]
@@ -118,10 +119,9 @@ module Model
     # @return [Hash] what of a run's objects is certainly there
     def kept_of(run) = counts(@batches.select { |batch| batch.runs.include?(run) })
 
-    # @return [Hash] the same of those that have survived so many collections
+    # @return [Hash] the same of those that had survived so many collections before the last reading
     def aged_of(run, collections)
-      now = GC.count
-      counts(@batches.select { |batch| batch.runs.include?(run) && now - batch.born.max > collections })
+      counts(@batches.select { |batch| batch.runs.include?(run) && @collections - batch.born.max > collections })
     end
 
     def size_of(run, key)

@@ -6,7 +6,7 @@ module Model
     extend Defining
 
     RATES = [0.5, 0.1, 0.05, 0.01].freeze
-    LIMITS = { max_heap_samples: [1, 40, 700], max_allocation_samples: [16, 100], memory_limit: [2**20] }.freeze
+    LIMITS = { max_heap_samples: [1, 400, 2_000], max_allocation_samples: [16, 100], memory_limit: [2**20] }.freeze
     COMMON = { liveness: %i[auto free_hook weak_map none], class_names: [:label, :frame, :off, nil],
                sample_types: %i[memprofiler go] }.freeze
     RARE = { threads: %i[all current], max_stack_depth: [1, 3, 16, 10_000], **LIMITS }.freeze
