@@ -63,10 +63,13 @@ module Model
       @orphans << expected if expected.running?
     end
 
-    def allocate(site, n, keep:)
+    # @param stress [Boolean] with a collection at each allocation of the site
+    def allocate(site, n, keep:, stress: false)
       watching = everyone.select { |expected| expected.running? && expected.run.covers?(Thread.current) }.map(&:run)
       before = GC.count
+      GC.stress = stress
       objects = Sites.public_send(site, n)
+      GC.stress = false
       expect "objects made", objects.size, n
       watching.each { |run| run.allocated(Sites.counts(site, n)) }
       keep ? @batches << Batch.new(site, objects, watching, before..GC.count) : objects.clear

@@ -34,10 +34,7 @@ module Model
 
     operation(:stress, 1, arguments: ->(random) { { site: one_of(random, *Sites::NAMES), n: random.rand(1..5) } },
                           text: ->(site:, n:) { "kept << Sites.#{site}(#{n}) with GC.stress" }) do |world, step|
-      GC.stress = true
-      world.allocate(step.arguments[:site], step.arguments[:n], keep: true)
-    ensure
-      GC.stress = false
+      world.allocate(step.arguments[:site], step.arguments[:n], keep: true, stress: true)
     end
 
     operation(:fiber, 2, text: -> { "in a fiber" }, holds: all_but) do |world, step|
