@@ -101,14 +101,16 @@ module Model
     # What became of a call that an exception or a kill has struck: all of it or nothing.
     # @param call [Symbol]
     # @param thread [Thread] that made it
-    def settle(expected, call, thread)
+    # @param outcome [Symbol] of a flush: :done, :undone or :unknown
+    def settle(expected, call, thread, outcome)
       stats = expected.collector.stats
       check_outcome(expected, call, stats)
       if stats[:run] != expected.run&.number.to_i && stats[:state] != :new && begins?(call) && anew?(expected, stats)
         expected.began(stats, thread)
         expected.run.maybe_flushed! if call == :profile
       elsif %i[flush flush_gc write].include?(call) && expected.run
-        expected.run.maybe_flushed!
+        expected.run.maybe_flushed! unless outcome == :undone && call != :write
+        expected.run.flushed!(expected.run.totals.dup) if outcome == :done
       end
       expected.ended(kept_of(expected.run)) if expected.running? && stats[:state] == :stopped
       check_state(expected)
