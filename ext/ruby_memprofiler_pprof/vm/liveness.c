@@ -48,6 +48,7 @@ verify_free_hook(mpp_collector_t *collector)
     /* What another Ractor is about to sweep will not be told: nothing that is recorded now can be trusted then. */
     if (mpp_compat_in_other_ractor()) mpp_profile_lose_track(collector->profile);
 
+    if (!collector->freed_base_known && mpp_compat_gc_sweeping()) mpp_compat_finish_sweep();
     size_t freed = mpp_compat_freed_objects();
     if (!collector->freed_base_known) {
         collector->freed_base = freed - collector->n_frees;
