@@ -169,6 +169,12 @@ mpp_compat_gc_idle(void)
     return rb_gc_latest_gc_info(sym_state) == sym_none;
 }
 
+void
+mpp_compat_finish_sweep(void)
+{
+    if (mpp_compat_gc_sweeping() && !RTEST(rb_gc_disable())) rb_gc_enable(); /* what to disable ends first */
+}
+
 static bool is_collecting; /* and running finalizers, amid which other threads may run, too */
 
 static VALUE

@@ -69,6 +69,9 @@ bool mpp_compat_gc_sweeping(void);
 bool mpp_compat_gc_marking(void);
 bool mpp_compat_gc_idle(void);
 
+/* A sweep that is going on, to its end: work that the VM would do at the next allocations. [gvl] */
+void mpp_compat_finish_sweep(void);
+
 /* A whole collection as GC.start makes it, also where the program has disabled the GC. Runs finalizers. [gvl] */
 void mpp_compat_collect_garbage(void);
 

@@ -12,10 +12,12 @@
  */
 #include "vm.h"
 
+/* A sweep that compacts counts, as it ends, slots as freed whose objects it has moved before: both belong to one run. */
 static void
 start_free_hook(mpp_collector_t *collector, VALUE self)
 {
     (void)collector;
+    mpp_compat_finish_sweep();
     mpp_hooks_add_freeobj(self);
 }
 
@@ -46,15 +48,20 @@ verify_free_hook(mpp_collector_t *collector)
     /* What another Ractor is about to sweep will not be told: nothing that is recorded now can be trusted then. */
     if (mpp_compat_in_other_ractor()) mpp_profile_lose_track(collector->profile);
 
+    if (!collector->freed_base_known && mpp_compat_gc_sweeping()) mpp_compat_finish_sweep();
     size_t freed = mpp_compat_freed_objects();
     if (!collector->freed_base_known) {
         collector->freed_base = freed - collector->n_frees;
         collector->freed_base_known = true;
     }
     size_t missing = freed - collector->freed_base - collector->n_frees;
+    if (missing != 0 && mpp_compat_gc_sweeping()) { /* one that compacts: the counts agree again at its end */
+        mpp_compat_finish_sweep();
+        missing = mpp_compat_freed_objects() - collector->freed_base - collector->n_frees;
+    }
     if (missing == 0 || were_moved_back(collector, missing)) return;
     mpp_profile_lose_track(collector->profile);
-    collector->n_frees = freed - collector->freed_base;
+    collector->n_frees = mpp_compat_freed_objects() - collector->freed_base;
 }
 
 /* During a sweep the dead stand in the table until it comes by. */
