@@ -4,7 +4,7 @@
  */
 #include "contract.h"
 
-#ifndef NDEBUG
+#ifdef MPP_CHECK_HOOKS
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +14,9 @@ extern const void *ruby_single_main_ractor __attribute__((weak)); /* not exporte
 static __thread const char *function_in_hook;
 
 static _Noreturn void
-end_process(const char *function, const char *what)
+end_process(const char *function, const char *does, const char *what)
 {
-    fprintf(stderr, "ruby_memprofiler_pprof: the hook %s %s\n", function, what);
+    fprintf(stderr, "ruby_memprofiler_pprof: the hook %s %s %s\n", function, does, what);
     abort();
 }
 
@@ -33,14 +33,14 @@ mpp_leave_hook(mpp_in_hook_t *entered)
 {
     bool has_allocated = mpp_compat_allocated_objects() != entered->allocated;
     bool is_alone = &ruby_single_main_ractor != NULL && ruby_single_main_ractor != NULL;
-    if (has_allocated && is_alone) end_process(entered->function, "has allocated a Ruby object");
+    if (has_allocated && is_alone) end_process(entered->function, "allocates", "a Ruby object");
     function_in_hook = entered->outer;
 }
 
 void
 mpp_not_in_hook(const char *call)
 {
-    if (function_in_hook) end_process(function_in_hook, call);
+    if (function_in_hook) end_process(function_in_hook, "calls", call);
 }
 
 #endif

@@ -2,7 +2,7 @@
 #define MPP_VM_CONTRACT_H
 
 /*
- * The contract of what runs in [newobj] and [gc] context, checked in builds with assertions and nothing in others: no
+ * The contract of what runs in [newobj] and [gc] context, checked in instrumented builds and nothing in others: no
  * Ruby object is allocated, and nothing is called that may run Ruby code. Who breaks it ends the process with its name.
  *
  *   static void on_something(…) { MPP_IN_HOOK; … }
@@ -10,7 +10,7 @@
 
 #include "compat.h"
 
-#ifdef NDEBUG
+#ifndef MPP_CHECK_HOOKS /* not NDEBUG, which Ruby's headers define */
 #define MPP_IN_HOOK ((void)0)
 #else
 
