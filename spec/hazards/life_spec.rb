@@ -82,11 +82,10 @@ RSpec.describe "life" do
         collector.start!
         500.times { deep.three(6) }
         data = collector.flush
-        unseen = collector.stats[:allocations][:unseen]
         collector.stop!
         samples = MemprofilerPprof::ProfileReader.read(data.pprof_data).samples
         rows = samples.select { |s| s.labels["class"] == "Object" }.map { |s| [s.stack.map { |f| [f.name, f.line] }, s.values["allocations"]] }
-        print [rows, unseen].inspect
+        print rows.inspect
       RUBY
       without = run_program(program)
       expect(without).to match [0, a_string_including("Deep#one", "500"), ""]
@@ -157,6 +156,8 @@ RSpec.describe "life" do
         #{loading}
         again = Ractor.new { #{loading} }
         again.respond_to?(:value) ? again.value : again.take
+        ractor = again = nil
+        GC.start # on 3.4 a Ractor that is collected takes the hooks of the VM with it
         print told, "; ", use
       RUBY
       status, output, = run_program(program, "-W0")
@@ -230,7 +231,7 @@ RSpec.describe "life" do
       "of SIGINT that is rescued" => "begin; Process.kill(:INT, $$); sleep; rescue Interrupt; print 'rescued'; exit 8; end",
       "of SIGHUP given back to the system" => "trap(:HUP) {}; trap(:HUP, 'SYSTEM_DEFAULT'); Process.kill(:HUP, $$); sleep",
       "amid at_exit" => "at_exit { print 'at exit'; exit 9 }; raise 'first'",
-      "while ensures run" => "Thread.new { begin; sleep; ensure; print 'ensured'; end }; sleep 0.01; exit 10",
+      "while ensures run" => "t = Thread.new { begin; sleep; ensure; print 'ensured'; end }; Thread.pass until t.stop?; exit 10",
       "while finalizers run" => "ObjectSpace.define_finalizer('x' * 3, proc { print 'finalized' }); exit 11",
       "with exec" => "exec('echo', 'executed')", "out of memory" => "raise NoMemoryError, 'none'"
     }
