@@ -209,14 +209,14 @@ RSpec.describe "life" do
       Thread.report_on_exception = false
       Thread.new { loop { client = server.accept; client.write("answer " * 20); client.close } }
       ask = -> { TCPSocket.open("127.0.0.1", server.addr[1], &:read) }
-      Thread.new { loop { ask.call } }
-      Thread.new { loop { Array.new(20) { |i| { i => "x" * i } } } }
+      Thread.new { loop { ask.call && sleep(0.001) } }
+      Thread.new { loop { Array.new(20) { |i| { i => "x" * i } } && sleep(0.001) } }
       FLUSHER
-      10.times { ask.call == "answer " * 20 or abort "no answer" }
+      3.times { ask.call == "answer " * 20 or abort "no answer" }
     RUBY
     flusher = <<~'RUBY'
-      Thread.new { loop { COLLECTOR.flush(gc: rand(5) == 0).write(File::NULL) } }
-      Thread.new { loop { COLLECTOR.stats && COLLECTOR.snapshot } }
+      Thread.new { loop { COLLECTOR.flush(gc: rand(5) == 0).write(File::NULL) && sleep(0.001) } }
+      Thread.new { loop { COLLECTOR.stats && COLLECTOR.snapshot && sleep(0.001) } }
       burn(0.01) while windows(COLLECTOR) < 2
     RUBY
 
