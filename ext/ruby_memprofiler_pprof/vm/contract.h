@@ -14,7 +14,7 @@
 #define MPP_IN_HOOK ((void)0)
 #else
 
-#define MPP_IN_HOOK mpp_in_hook_t in_hook __attribute__((cleanup(mpp_leave_hook))) = mpp_enter_hook(__func__)
+#define MPP_IN_HOOK mpp_in_hook_t in_hook __attribute__((cleanup(mpp_leave_hook), unused)) = mpp_enter_hook(__func__)
 
 typedef struct {
     const char *function;
