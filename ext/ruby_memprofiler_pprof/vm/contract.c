@@ -1,6 +1,6 @@
 /*
- * See contract.h. An allocation shows in the VM's counter, at the end of the hook that made it. With a second Ractor others
- * go on allocating meanwhile, so from then on it is not looked at, nor where the VM does not tell.
+ * See contract.h. An allocation shows in the VM's counter, at the end of the hook that made it. With a second Ractor
+ * others go on allocating meanwhile, so from then on it is not looked at, nor where the VM does not tell.
  */
 #include "contract.h"
 
