@@ -1,5 +1,9 @@
 # frozen_string_literal: true
 
+unless Ractor.current == Ractor.main # which the extension takes the Ractor for that loads it
+  raise LoadError, "ruby_memprofiler_pprof is to be required in the main Ractor first"
+end
+
 require_relative "ruby_memprofiler_pprof/version"
 require_relative "ruby_memprofiler_pprof/errors"
 require_relative "ruby_memprofiler_pprof/profile_data"

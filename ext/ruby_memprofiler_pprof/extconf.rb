@@ -56,6 +56,7 @@ if sanitize.empty?
   $defs << "-DNDEBUG"
   append_cflags("-O3")
 else
+  $defs << "-DMPP_CHECK_HOOKS" # see vm/contract.h
   $defs << "-DMPP_FAIL_ALLOCATIONS"
   $CFLAGS << " -O1 -g -fno-omit-frame-pointer #{sanitize}"
   append_cflags("--param=asan-stack=0") # Ruby's longjmp leaves the redzones of the frames that it skips

@@ -2,15 +2,7 @@
 
 # Frames of every kind of code: named, valid, and bounded, also when the code is gone before the flush.
 RSpec.describe "frames" do
-  def profile_of(collector = exact)
-    collector.start!
-    yield
-    data = collector.flush
-    collector.stop!
-    expect(ProfileRules.violations(data.pprof_data)).to eq []
-    expect(balance(collector).reduce(:-)).to eq 0
-    read(data)
-  end
+  def profile_of(kind = Collecting::KINDS.first, &work) = read(collect(kind, &work))
 
   def frames_of(profile) = profile.samples.flat_map(&:stack)
 
@@ -19,10 +11,25 @@ RSpec.describe "frames" do
     "a megabyte long" => "x" * 1_000_000, "binary" => "\xFF\xFEa".b, "not UTF-8" => "caf\xE9.rb".dup.force_encoding("ISO-8859-1"),
     "UTF-16" => "datei.rb".encode("UTF-16LE"), "emoji" => "🦀.rb", "(eval)" => "(eval)", "newlines" => "a\nb\n.rb"
   }
-  files.each do |kind, file|
-    it "may be in a file whose name is #{kind}" do
+  files.each do |name, file|
+    it "may be in a file whose name is #{name}" do
       profile = profile_of { eval("def evaluated_here = Object.new\nevaluated_here", binding, file, 1) }
       expect(frames_of(profile).map(&:name)).to include(/evaluated_here/)
+      expect(frames_of(profile).map { |frame| frame.file.bytesize }.max).to be <= 8192
+    end
+  end
+
+  Collecting::KINDS.drop(1).each do |kind|
+    it "may be in any of them, and gone at once (#{kind.name})" do
+      n = 0
+      profile = profile_of(kind) do
+        files.each_value do |file|
+          text = "def self.here_#{n += 1} = Array.new(50) { Object.new }\nhere_#{n}"
+          Module.new { module_eval(text, file, -n) }
+        end
+        GC.start if (n % 50).zero?
+      end
+      expect(frames_of(profile).map(&:name)).to include(/here_\d+/)
       expect(frames_of(profile).map { |frame| frame.file.bytesize }.max).to be <= 8192
     end
   end

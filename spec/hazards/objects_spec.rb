@@ -75,6 +75,17 @@ RSpec.describe "objects" do
     end
   end
 
+  it "of every type are sampled in bursts, with classes of theirs" do
+    kept = []
+    profile = read(collect(Collecting::KINDS.last, gc: true) do
+      made.each { |name, make| kept << Array.new(%w[Thread File Dir].include?(name) ? 1 : 200) { make.call } }
+      kept.shift if kept.size > made.size
+    end)
+    known = profile.samples.map { |sample| sample.labels["class"] } & made.keys
+    expect(known).not_to be_empty
+    expect(profile.total("retained_objects")).to be > 0
+  end
+
   it "keep their size at allocation, and have the one they have grown to" do
     collector = exact
     collector.start!
@@ -94,9 +105,11 @@ RSpec.describe "objects" do
 
   it "die as they would: finalizers run, and nothing is kept" do
     output = Child.run(<<~'RUBY')
-      results = %i[free_hook weak_map none].map do |liveness|
-        collector = exact(liveness: liveness)
+      kinds = [*%i[free_hook weak_map none].map { |way| { sample_rate: 1, liveness: way } }, { mode: :burst, overhead: 0.5 }]
+      results = kinds.map do |options|
+        collector = MemprofilerPprof::Collector.new(**options)
         collector.start!
+        burn(0.1)
         finalized = 0
         note = proc { finalized += 1 }
         make = lambda do

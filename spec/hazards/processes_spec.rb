@@ -1,9 +1,10 @@
 # frozen_string_literal: true
 
-# Other processes, system calls and their time: a program notices nothing of the profiler, in either mode.
+# Other processes, system calls and their time: a program notices nothing of the profiler, in either mode. The rest of how
+# a process ends is in life_spec.rb.
 RSpec.describe "processes" do
   modes = {
-    "fixed" => "MemprofilerPprof::Collector.new(sample_rate: 0.5)",
+    "fixed" => "MemprofilerPprof::Collector.new(sample_rate: 0.5, liveness: :weak_map)",
     "exact" => "exact",
     "burst" => "MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.5)"
   }

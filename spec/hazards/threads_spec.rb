@@ -2,12 +2,7 @@
 
 # Threads and fibers that come and go, and are struck down anywhere, in either mode and with each back end.
 RSpec.describe "threads" do
-  collectors = {
-    "exact, free_hook" => "exact(liveness: :free_hook)", "exact, weak_map" => "exact(liveness: :weak_map)",
-    "burst" => "MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.5)"
-  }
-
-  collectors.each do |kind, collector|
+  Collecting::KINDS.map { |kind| [kind.name, kind.code] }.each do |kind, collector|
     it "may be killed and raised into in every call of the API (#{kind})" do
       output = Child.run(<<~RUBY)
         require "tmpdir"

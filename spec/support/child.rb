@@ -13,6 +13,11 @@ module Child
     Encoding.default_external = Encoding::UTF_8
     require "ruby_memprofiler_pprof"
     def exact(**options) = MemprofilerPprof::Collector.new(sample_rate: 1, **options)
+    def windows(collector) = collector.stats[:burst]&.fetch(:windows) || Float::INFINITY
+    def burn(seconds) # of CPU time, allocating
+      ends = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + seconds
+      50.times { "x" * 9 } while Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) < ends
+    end
   RUBY
 
   # @param code [String] Ruby, with the gem loaded; a line that it raises in is told by its number in the code

@@ -8,6 +8,42 @@ module Collecting
   # Whether :weak_map is one here, or the mark hook stands in for it.
   WEAK_MAP = RUBY_VERSION >= "3.4"
 
+  # A way to collect. What is exact in the one way is estimated in bursts: there a profile is valid and what became of
+  # every allocation adds up, and that is all that can be expected of a short run.
+  Kind = Struct.new(:name, :options) do
+    # @return [MemprofilerPprof::Collector]
+    def make = MemprofilerPprof::Collector.new(**options)
+
+    # @return [String] the same for a child process
+    def code = "MemprofilerPprof::Collector.new(**#{options})"
+
+    def exact? = options[:sample_rate] == 1
+  end
+
+  # Both modes, and in the exact one each back end.
+  KINDS = [
+    *BACK_ENDS.map { |liveness| Kind.new("exact, #{liveness}", { sample_rate: 1, liveness: liveness }) },
+    Kind.new("bursts", { mode: :burst, overhead: 0.5 })
+  ].freeze
+
+  # Runs the block while a collector does: once, in bursts until windows have opened.
+  # @return [MemprofilerPprof::ProfileData] valid, with every allocation accounted for
+  def collect(kind, **options)
+    collector = kind.make
+    collector.start!
+    yield
+    yield until kind.exact? || windows(collector) > 1
+    data = collector.flush(**options)
+    collector.stop!
+    expect(ProfileRules.violations(data.pprof_data)).to eq []
+    expect(balance(collector).reduce(:-)).to be_between(-1, 1)
+    expect(balance(collector).reduce(:-)).to eq 0 if kind.exact?
+    data
+  end
+
+  # @return [Numeric] that have opened; without end where no timer can be had
+  def windows(collector) = collector.stats[:burst]&.fetch(:windows) || Float::INFINITY
+
   # @return [MemprofilerPprof::Collector] an exact one unless told otherwise
   def exact(**options) = MemprofilerPprof::Collector.new(sample_rate: 1, **options)
 

@@ -107,6 +107,7 @@ mpp_bursts_drained(mpp_collector_t *collector, uint64_t ns)
 static void
 on_newobj(VALUE self, rb_trace_arg_t *event)
 {
+    MPP_IN_HOOK;
     mpp_collector_t *collector = RTYPEDDATA_DATA(self);
     mpp_burst_t *machine = &collector->bursts.machine;
 #if MPP_HOOKS_SEE_ALL_RACTORS
@@ -287,6 +288,27 @@ mpp_bursts_after_fork(void)
     }
     if (!reason) arm_for_the_next();
     return reason;
+}
+
+static const mpp_collector_t *
+any_in_bursts(void)
+{
+    const mpp_collector_t *collector = mpp_process.running;
+    while (collector && !collector->bursts.running) collector = collector->next_running;
+    return collector;
+}
+
+void
+mpp_bursts_keep_ticking(void)
+{
+    const mpp_collector_t *first;
+    if (mpp_process.n_in_bursts == 0 || !mpp_timer_lost_signal() || (first = any_in_bursts()) == NULL) return;
+    mpp_timer_stop();
+    const char *reason = mpp_timer_start(first->bursts.signal_number);
+    for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
+        if (collector->bursts.running) collector->bursts.fallback = reason;
+    }
+    if (!reason) arm_for_the_next();
 }
 
 /* -- scale -- */

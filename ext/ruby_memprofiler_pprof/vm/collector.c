@@ -32,6 +32,7 @@ relocated(void *unused, uintptr_t key)
 static void
 collector_mark(void *pointer)
 {
+    MPP_IN_HOOK;
     mpp_collector_t *collector = pointer;
     mpp_run_notice_fork(collector);
     rb_gc_mark(collector->thread);
@@ -45,6 +46,7 @@ collector_mark(void *pointer)
 static void
 collector_compact(void *pointer)
 {
+    MPP_IN_HOOK;
     mpp_collector_t *collector = pointer;
     mpp_run_notice_fork(collector);
     if (collector->state != MPP_RUNNING || collector->profile == NULL) return;
@@ -109,6 +111,7 @@ collector_of(VALUE self)
     /* As the VM itself refuses calls from C there: its guard page must not throw from amid the tables. */
     if (ruby_stack_check()) rb_raise(rb_eSysStackError, "stack level too deep");
     mpp_run_notice_fork(collector);
+    mpp_bursts_keep_ticking();
     return collector;
 }
 

@@ -1,7 +1,7 @@
 /*
  * See compat.h. Symbols are resolved once: rb_gc_stat and its kin allocate on their first use, and the hooks may not.
  */
-#include "compat.h"
+#include "contract.h"
 
 #include <ruby/ractor.h>
 #include <sys/mman.h>

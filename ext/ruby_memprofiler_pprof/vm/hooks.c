@@ -39,6 +39,7 @@ draw_and_sample(mpp_collector_t *collector, rb_trace_arg_t *event)
 static void
 on_newobj(VALUE self, rb_trace_arg_t *event)
 {
+    MPP_IN_HOOK;
     mpp_collector_t *collector = RTYPEDDATA_DATA(self);
 #if MPP_HOOKS_SEE_ALL_RACTORS
     if (MPP_UNLIKELY(mpp_compat_in_other_ractor())) {
@@ -75,6 +76,7 @@ forget_key(mpp_collector_t *collector, VALUE object)
 static void
 on_freeobj(VALUE self, rb_trace_arg_t *event)
 {
+    MPP_IN_HOOK;
     mpp_collector_t *collector = RTYPEDDATA_DATA(self);
 #if MPP_HOOKS_SEE_ALL_RACTORS
     /* Not counted: it then shows as a missed death, and the records are given up rather than trusted. */

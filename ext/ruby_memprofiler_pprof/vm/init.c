@@ -24,6 +24,9 @@ RUBY_FUNC_EXPORTED void
 Init_ruby_memprofiler_pprof_native(void)
 {
     VALUE module = rb_define_module("MemprofilerPprof");
+    if (rb_const_defined(module, rb_intern("NATIVE_VERSION"))) {
+        rb_raise(rb_eLoadError, "ruby_memprofiler_pprof: another copy of the native extension is loaded already");
+    }
     rb_define_const(module, "NATIVE_VERSION", rb_obj_freeze(rb_str_new_cstr(MPP_VERSION)));
     if (mpp_pprof_init() != MPP_OK) rb_memerror();
     mpp_compat_init(mpp_jobs_run);

@@ -19,6 +19,7 @@ is_marked(void *unused, uintptr_t key)
 static void
 on_end_of_marking(VALUE self, rb_trace_arg_t *event)
 {
+    MPP_IN_HOOK;
     mpp_collector_t *collector = RTYPEDDATA_DATA(self);
     (void)event;
     mpp_run_notice_fork(collector);

@@ -2,7 +2,8 @@
  * See timer.h. The handler runs on any thread at any instruction: it takes stamps, asks for the job, and nothing else.
  * Its one note (`tick`) is empty, being written, or ready; a tick that finds another one waiting is left out.
  * It runs on the stack that is in use: the VM frees a thread's alternate stack while its native thread may still have it.
- * The timer is one-shot by intent and repeats only for safety: whoever takes a tick arms the next.
+ * Whoever takes a tick arms the next. For safety the handler arms one too: the timer itself never repeats, so whoever
+ * takes the signal from us meets one tick at most.
  */
 #include "timer.h"
 
@@ -64,6 +65,7 @@ static struct {
     struct sigaction former;
     bool proven;       /* ticks have arrived in this process */
     bool hits_runner;  /* the kernel signals the thread that used the CPU time: from Linux 6.4 */
+    uint64_t repeat_ns; /* from a tick to the one that its handler arms, 0: none */
     volatile sig_atomic_t testing;
     volatile sig_atomic_t test_ticks;
 } timer;
@@ -88,6 +90,19 @@ note_tick(void)
     __atomic_store_n(&tick.state, READY, __ATOMIC_RELEASE);
 }
 
+static struct timespec
+to_timespec(uint64_t ns)
+{
+    return (struct timespec){(time_t)(ns / UINT64_C(1000000000)), (long)(ns % UINT64_C(1000000000))};
+}
+
+static void
+arm_again(void)
+{
+    struct itimerspec times = {.it_value = to_timespec(__atomic_load_n(&timer.repeat_ns, __ATOMIC_RELAXED))};
+    if (timer.exists) timer_settime(timer.id, 0, &times, NULL);
+}
+
 static void
 on_signal(int signal_number, siginfo_t *info, void *context)
 {
@@ -95,6 +110,7 @@ on_signal(int signal_number, siginfo_t *info, void *context)
     (void)context;
     int error = errno;
     if (info->si_code == SI_TIMER && info->si_value.sival_ptr == &timer) {
+        arm_again(); /* first, for who takes the tick arms after us */
         if (timer.testing) {
             timer.test_ticks++;
         } else if (ruby_native_thread_p()) {
@@ -118,17 +134,26 @@ mpp_timer_take(mpp_tick_t *taken)
     return true;
 }
 
-static struct timespec
-to_timespec(uint64_t ns)
+static bool
+handler_is_ours(void)
 {
-    return (struct timespec){(time_t)(ns / UINT64_C(1000000000)), (long)(ns % UINT64_C(1000000000))};
+    struct sigaction present;
+    if (sigaction(timer.signal_number, NULL, &present) != 0) return false;
+    return (present.sa_flags & SA_SIGINFO) && present.sa_sigaction == on_signal;
+}
+
+bool
+mpp_timer_lost_signal(void)
+{
+    return !handler_is_ours();
 }
 
 void
 mpp_timer_arm(uint64_t due_ns, uint64_t repeat_ns)
 {
-    if (!timer.exists) return;
-    struct itimerspec times = {.it_value = to_timespec(due_ns ? due_ns : 1), .it_interval = to_timespec(repeat_ns)};
+    if (!timer.exists || !handler_is_ours()) return;
+    struct itimerspec times = {.it_value = to_timespec(due_ns ? due_ns : 1)};
+    __atomic_store_n(&timer.repeat_ns, repeat_ns, __ATOMIC_RELAXED);
     timer_settime(timer.id, TIMER_ABSTIME, &times, NULL);
 }
 
@@ -181,14 +206,6 @@ ticks_arrive(void)
     timer.testing = false;
     timer.proven = timer.test_ticks > 0;
     return timer.proven;
-}
-
-static bool
-handler_is_ours(void)
-{
-    struct sigaction present;
-    if (sigaction(timer.signal_number, NULL, &present) != 0) return false;
-    return (present.sa_flags & SA_SIGINFO) && present.sa_sigaction == on_signal;
 }
 
 /* Ignoring a signal throws away those that are under way, which would else meet the former handler. Who has taken the
@@ -276,6 +293,12 @@ mpp_timer_forget(void)
 
 bool
 mpp_timer_restart(void)
+{
+    return false;
+}
+
+bool
+mpp_timer_lost_signal(void)
 {
     return false;
 }

@@ -29,7 +29,11 @@ bool mpp_timer_restart(void);
 /* In a forked child: there is no timer. [any] */
 void mpp_timer_forget(void);
 
-/* The next tick comes at that CPU time of the process, then, should it hit no thread of Ruby's, each repeat_ns. [gvl] */
+/* Whether somebody else has taken the signal, or there is none: no tick comes any more. [gvl] */
+bool mpp_timer_lost_signal(void);
+
+/* The next tick comes at that CPU time of the process, then, should it hit no thread of Ruby's, each repeat_ns. Nothing
+ * while the signal is lost. [gvl] */
 void mpp_timer_arm(uint64_t due_ns, uint64_t repeat_ns);
 
 /* Whether a tick has come since the last call. [gvl] */

@@ -8,6 +8,7 @@
  */
 
 #include "compat.h"
+#include "contract.h"
 #include "process.h"
 
 #include "../core/burst.h"
@@ -265,6 +266,10 @@ void mpp_bursts_drained(mpp_collector_t *collector, uint64_t ns);
 
 /* The window has ended. [newobj] */
 void mpp_bursts_close(mpp_collector_t *collector);
+
+/* If the program has taken the timer's signal, ticks come by another one. There may be none: the run stays in bursts, with
+ * the windows that it has had, and `fallback` tells why. [gvl] */
+void mpp_bursts_keep_ticking(void);
 
 /* Over the run, or since the last delta flush. A delta without a sample has nothing that could stand for its allocations:
  * it is zero, and they are the next one's. [gvl] */
