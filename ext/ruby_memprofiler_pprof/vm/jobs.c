@@ -6,6 +6,7 @@
  * marks and pins it), and the whole is done with the profile retained. Only what may allocate is own work. What raises
  * all the same (NoMemoryError) costs the sample in hand; what another thread raises ends the drain, and goes on from there.
  */
+#include "timer.h"
 #include "vm.h"
 
 /* After so many samples at once the tables give back what only that burst needed. */
@@ -192,13 +193,26 @@ drain_and_follow(void)
     if (collector) mpp_compat_trigger_job(); /* other threads go on allocating */
 }
 
+static void
+mend_doubtful_hooks(void)
+{
+    for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
+        if (MPP_UNLIKELY(collector->hooks_doubtful)) mpp_hooks_mend(collector);
+    }
+}
+
 void
 mpp_jobs_run(void *unused)
 {
     (void)unused;
+    if (mpp_compat_in_other_ractor()) {
+        mpp_timer_refuse();
+        return;
+    }
     /* Near the end of the C stack the guard page's exception could come amid all this: a later sample triggers it. */
-    if (mpp_compat_in_other_ractor() || ruby_stack_check()) return;
+    if (ruby_stack_check()) return;
     if (mpp_process.n_in_bursts > 0) mpp_bursts_tick();
+    mend_doubtful_hooks();
     const mpp_collector_t *follower = one_with_late_deaths();
     int max_depth = follower ? (int)follower->config.max_depth : 0;
     if (follower && mpp_compat_may_hold_exceptions(follower->frames, follower->lines, max_depth)) {

@@ -38,6 +38,7 @@ reset_counters(mpp_collector_t *collector, uint64_t seed)
     collector->run++;
     collector->events_ahead = collector->sampler.gap + 1;
     collector->n_own = collector->n_frees = collector->n_other_ractor = collector->n_samples = collector->n_drawn = 0;
+    collector->n_hook_lost = collector->unseen_when_called = 0;
     collector->internal_weight = collector->other_thread_weight = 0;
     collector->n_stale = 0;
     collector->weak_map = (mpp_weak_map_t){.map = Qnil};
@@ -137,7 +138,8 @@ double
 mpp_run_sample_rate(const mpp_collector_t *collector)
 {
     if (!collector->bursts.running) return collector->sample_rate;
-    uint64_t allocated = mpp_run_vm_allocated(collector);
+    mpp_scale_t scale = mpp_bursts_scale(collector, false);
+    uint64_t allocated = mpp_scale_seen(&scale);
     if (collector->n_drawn == 0 || allocated == 0) return mpp_burst_sample_rate(&collector->bursts.machine);
     return (double)collector->n_drawn / (double)allocated;
 }

@@ -94,6 +94,7 @@ typedef struct {
     uint64_t n_windows;
     mpp_sum_t event_weight; /* that all events in windows stand for, sampled or not */
     uint64_t missed_ns;     /* CPU time that belonged to windows and was not observed */
+    uint64_t n_elsewhere;   /* signs of other Ractors, whose allocations are in `allocated`: 0: there were none */
 } mpp_scale_t;
 
 /* What burst.c keeps of a collector. */
@@ -111,6 +112,11 @@ typedef struct {
     clockid_t thread_clock;
     uint64_t thread_base_ns;
     uint64_t earlier_ns;
+    /* Signs of other Ractors: allocations that the VM counted while the hook was in and that it was not told of, and
+     * collections that another Ractor ran. */
+    uint64_t n_elsewhere;
+    size_t counted_at_open; /* by the VM */
+    uint64_t n_own; /* in windows, our own */
     /* Scale: what the VM counted beside what the samples stand for. */
     size_t own_base, own_at_stop;
     mpp_sum_t group_weight[MPP_N_GROUPS]; /* of all samples, whatever became of them, by group of windows */
@@ -137,6 +143,9 @@ struct mpp_collector {
     mpp_sum_t other_thread_weight;
     uint64_t n_drawn; /* events that were drawn, whatever became of them */
     uint64_t n_other_ractor;
+    uint64_t n_hook_lost; /* of those not seen, those that the hook was lost for, and perhaps other Ractors' */
+    uint64_t unseen_when_called; /* not seen when the hooks were last known to be called */
+    bool hooks_doubtful;
     uint64_t n_samples;
     VALUE *frames; /* scratch: max_depth + 1 */
     int *lines;
@@ -230,6 +239,13 @@ typedef void (*mpp_hook_t)(VALUE self, rb_trace_arg_t *event);
 void mpp_hooks_add_event(VALUE self, mpp_hook_t hook, rb_event_flag_t event);
 void mpp_hooks_remove_event(VALUE self, mpp_hook_t hook);
 
+/* Puts the hooks in again if the VM has stopped calling them; what was not seen since they were last known to be called
+ * is `n_hook_lost` then. Not in burst mode, where each window puts its own in. [gvl] */
+void mpp_hooks_mend(mpp_collector_t *collector);
+
+/* If allocations have not been seen: has a job mend the hooks. [gc] mark only */
+void mpp_hooks_doubt(mpp_collector_t *collector);
+
 /* An allocation was drawn: it becomes a sample, unless it is the VM's own or of a thread that is left out. [newobj] */
 void mpp_hooks_take_sample(mpp_collector_t *collector, VALUE object, mpp_weight_t weight);
 
@@ -261,6 +277,9 @@ const char *mpp_bursts_after_fork(void);
 /* Opens the windows that a tick has asked for, if one has come. May raise NoMemoryError. [gvl] */
 void mpp_bursts_tick(void);
 
+/* Another Ractor has been met. [gc] mark only */
+void mpp_bursts_meet_ractor(mpp_collector_t *collector);
+
 /* A drain took so long; within a window that is no program time. [gvl] */
 void mpp_bursts_drained(mpp_collector_t *collector, uint64_t ns);
 
@@ -275,7 +294,11 @@ void mpp_bursts_keep_ticking(void);
  * it is zero, and they are the next one's. [gvl] */
 mpp_scale_t mpp_bursts_scale(const mpp_collector_t *collector, bool delta);
 
-/* What the samples are to be multiplied by so that they add up to the VM's counter; 0: nothing was sampled. [any] */
+/* Of the allocations that the VM has counted, those of the main Ractor: all of them where no other one was noticed, else
+ * what its events in windows stand for. [any] */
+uint64_t mpp_scale_seen(const mpp_scale_t *scale);
+
+/* What the samples are to be multiplied by so that they add up to that; 0: nothing was sampled. [any] */
 double mpp_scale_factor(const mpp_scale_t *scale);
 
 /* Share of the allocations that no window can have seen, at most: 0 … 1. [any] */
