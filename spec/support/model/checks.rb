@@ -48,7 +48,7 @@ module Model
       expect "live samples", stats[:live_samples], 0..expected.options.fetch(:max_heap_samples, 100_000)
       expect "live samples, of all", stats[:live_samples], 0..stats[:samples]
       expect "rows", stats[:rows], 0..expected.options.fetch(:max_allocation_samples, 100_000)
-      expect "untracked, with one Ractor", stats[:dropped_samples][:untracked], 0
+      expect "untracked, with one Ractor", stats[:dropped_samples][:untracked], 0 unless @missed_deaths
       return unless expected.roomy? && stats[:samples] < 90_000
 
       expect "dropped with room for all", stats[:dropped_samples].values.sum, 0

@@ -44,6 +44,9 @@ module Model
       end
     end
 
+    # From here on.
+    def deaths_may_be_missed! = @missed_deaths = true
+
     # Checks every collector a last time, running or not, and ends it.
     # @raise [Mismatch]
     def finish
