@@ -176,12 +176,12 @@ RSpec.describe "liveness: :weak_map" do
     arrived = run_child(<<~'RUBY')
       Struck = Class.new(StandardError)
       collectors = [exact, exact(liveness: :free_hook)].each(&:start!)
-      arrived = Array.new(3) do
-        began = false
+      strike = lambda do
+        began = nil # the thread in which finalizers run: another one may have come first
         thread = Thread.new do
           Thread.current.report_on_exception = false
           note = proc do
-            began = true
+            began = Thread.current
             ends = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.2
             Object.new while Process.clock_gettime(Process::CLOCK_MONOTONIC) < ends
           end
@@ -194,12 +194,15 @@ RSpec.describe "liveness: :weak_map" do
         sleep(0.002) until began || !thread.alive?
         sleep(0.03)
         thread.raise(Struck)
-        begin
+        outcome = begin
           thread.value
         rescue Struck
           :struck
         end
+        outcome if began.equal?(thread)
       end
+      arrived = []
+      20.times { arrived.size < 3 && arrived.push(*strike.call) }
       collectors.each(&:stop!)
       print arrived.inspect
     RUBY
