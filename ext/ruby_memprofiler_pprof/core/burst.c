@@ -279,6 +279,7 @@ mpp_burst_judge(mpp_burst_t *burst)
         burst->countdown = 1;
         return MPP_BURST_CLOSE;
     }
+    burst->n_told += burst->step;
     burst->own_ns += (uint64_t)(burst->step * burst->hook_ns);
     uint64_t time_ns = look(burst);
     bool within = is_within(burst, time_ns);
@@ -363,7 +364,7 @@ static void
 start_window(mpp_burst_t *burst, uint64_t late_ns, uint64_t lead_ns)
 {
     burst->opened_ns = burst->clock.now(burst->clock.context);
-    burst->off_cpu_ns = burst->own_ns = burst->looked_ns = 0;
+    burst->off_cpu_ns = burst->own_ns = burst->looked_ns = burst->n_told = 0;
     burst->anchor_ns = lead_ns > late_ns ? lead_ns - late_ns : 0;
     burst->end_ns = lead_ns + burst->config.window_ns - late_ns;
     burst->n_events = 0;

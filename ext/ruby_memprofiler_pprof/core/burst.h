@@ -93,6 +93,7 @@ typedef struct {
 
     /* The window. Times are program time since it was opened. */
     uint32_t step;       /* what the countdown started from at the last look */
+    uint64_t n_told;     /* events until that look, of the lead too */
     uint32_t n_samples;  /* since p was last changed */
     uint64_t opened_ns;  /* by `now` */
     uint64_t off_cpu_ns; /* of the time since then, as far as known */
@@ -156,6 +157,13 @@ mpp_burst_passes(mpp_burst_t *burst)
 
 /* What to do with an allocation that mpp_burst_passes has stopped at. [newobj] */
 mpp_burst_verdict_t mpp_burst_judge(mpp_burst_t *burst);
+
+/* Events that the open (or else the last) window was told of since it was opened. [newobj] */
+static inline uint64_t
+mpp_burst_told(const mpp_burst_t *burst)
+{
+    return burst->n_told + burst->step - burst->countdown;
+}
 
 /* So much time went into the sample just taken (the walk of the stack): it is no program time. [newobj] */
 void mpp_burst_captured(mpp_burst_t *burst, uint64_t ns);

@@ -110,10 +110,16 @@ on_newobj(VALUE self, rb_trace_arg_t *event)
     mpp_collector_t *collector = RTYPEDDATA_DATA(self);
     mpp_burst_t *machine = &collector->bursts.machine;
 #if MPP_HOOKS_SEE_ALL_RACTORS
-    if (MPP_UNLIKELY(mpp_compat_in_other_ractor())) return;
+    if (MPP_UNLIKELY(mpp_compat_in_other_ractor())) {
+        __atomic_add_fetch(&collector->bursts.n_elsewhere, 1, __ATOMIC_RELAXED);
+        return;
+    }
 #endif
     if (MPP_UNLIKELY(collector->fork_generation != mpp_process.fork_generation)) mpp_run_after_fork(collector, 1);
-    if (MPP_UNLIKELY(mpp_process.n_own_work != 0) && mpp_own_work_here()) return;
+    if (MPP_UNLIKELY(mpp_process.n_own_work != 0) && mpp_own_work_here()) {
+        collector->bursts.n_own++;
+        return;
+    }
     if (MPP_LIKELY(mpp_burst_passes(machine))) return;
     mpp_burst_verdict_t verdict = mpp_burst_judge(machine);
     if (verdict == MPP_BURST_SAMPLE) {
@@ -150,6 +156,26 @@ set_hook(mpp_collector_t *collector, bool in)
     if (in && !bursts->hook_in) mpp_burst_close(&bursts->machine);
 }
 
+/* The hook has been told of all that the main Ractor has allocated since it went in. */
+static void
+look_elsewhere(mpp_collector_t *collector)
+{
+#if !MPP_HOOKS_SEE_ALL_RACTORS
+    mpp_bursts_t *bursts = &collector->bursts;
+    uint64_t told = mpp_burst_told(&bursts->machine) + bursts->n_own;
+    size_t counted = mpp_compat_allocated_objects() - bursts->counted_at_open;
+    if (bursts->hook_in && counted > told) bursts->n_elsewhere += counted - told;
+#else
+    (void)collector;
+#endif
+}
+
+void
+mpp_bursts_meet_ractor(mpp_collector_t *collector)
+{
+    collector->bursts.n_elsewhere++;
+}
+
 static void
 open_window(mpp_collector_t *collector, const mpp_tick_t *tick, uint64_t cpu_ns)
 {
@@ -157,14 +183,18 @@ open_window(mpp_collector_t *collector, const mpp_tick_t *tick, uint64_t cpu_ns)
     uint64_t start = mpp_thread_cpu_ns();
     uint64_t since_start_ns = cpu_ns - bursts->cpu_base_ns;
     if (tick->usable && mpp_process.n_pauses == 0) {
+        look_elsewhere(collector);
         bool in = mpp_burst_open(&bursts->machine, since_start_ns, tick->late_ns, tick->in_gc);
         bursts->earlier_ns = 0;
         watch_this_thread(bursts);
         set_hook(collector, in);
+        bursts->counted_at_open = mpp_compat_allocated_objects();
+        bursts->n_own = 0;
     } else {
         mpp_burst_pass_over(&bursts->machine, since_start_ns);
     }
-    mpp_burst_calibrate(&bursts->machine, mpp_run_vm_allocated(collector));
+    /* Others' allocations say nothing about what an event costs here. */
+    if (bursts->n_elsewhere == 0) mpp_burst_calibrate(&bursts->machine, mpp_run_vm_allocated(collector));
     mpp_burst_spent(&bursts->machine, mpp_thread_cpu_ns() - start);
 }
 
@@ -173,6 +203,7 @@ mpp_bursts_close(mpp_collector_t *collector)
 {
     mpp_bursts_t *bursts = &collector->bursts;
     if (!bursts->running) return;
+    look_elsewhere(collector);
     set_hook(collector, false);
     mpp_burst_close(&bursts->machine);
 }
@@ -201,15 +232,26 @@ arm_for_the_next(void)
     mpp_timer_arm(armed_ns, mpp_burst_mean_interval(&next->bursts.machine));
 }
 
+/* What was due by then hit other Ractors, and says nothing about this one. */
+static void
+pass_over_refused(mpp_collector_t *collector, uint64_t refused_ns)
+{
+    mpp_bursts_t *bursts = &collector->bursts;
+    if (due_ns(bursts) > refused_ns) return;
+    mpp_burst_pass_over(&bursts->machine, refused_ns - bursts->cpu_base_ns);
+}
+
 void
 mpp_bursts_tick(void)
 {
     mpp_tick_t tick;
     if (!mpp_timer_take(&tick)) return;
+    uint64_t refused_ns = mpp_timer_refused_ns();
     uint64_t cpu_ns = mpp_cpu_ns(); /* may be stale, but the tick has come */
     if (cpu_ns < armed_ns) cpu_ns = armed_ns;
     for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
         mpp_run_notice_fork(collector);
+        if (collector->bursts.running) pass_over_refused(collector, refused_ns);
         if (collector->bursts.running && due_ns(&collector->bursts) <= cpu_ns) open_window(collector, &tick, cpu_ns);
     }
     arm_for_the_next();
@@ -228,6 +270,8 @@ mpp_bursts_reset(mpp_collector_t *collector)
     mpp_burst_init(&bursts->machine, &config, &(mpp_clock_t){now, cpu_since_open, bursts});
     bursts->cpu_base_ns = mpp_cpu_ns();
     bursts->own_base = mpp_process.own_allocated;
+    bursts->n_elsewhere = 0;
+    bursts->counted_at_open = mpp_compat_allocated_objects();
     memset(bursts->group_weight, 0, sizeof(bursts->group_weight));
     bursts->flushed = (mpp_scale_t){0};
 }
@@ -309,6 +353,7 @@ add(mpp_scale_t *sum, const mpp_scale_t *other)
     sum->n_windows += other->n_windows;
     sum->event_weight += other->event_weight;
     sum->missed_ns += other->missed_ns;
+    sum->n_elsewhere += other->n_elsewhere;
     sum->weight += other->weight;
     for (size_t i = 0; i < MPP_N_GROUPS; i++) sum->group_weight[i] += other->group_weight[i];
 }
@@ -320,6 +365,7 @@ subtract(mpp_scale_t *sum, const mpp_scale_t *other)
     sum->n_windows -= other->n_windows;
     sum->event_weight -= other->event_weight;
     sum->missed_ns -= other->missed_ns;
+    sum->n_elsewhere -= other->n_elsewhere;
     sum->weight -= other->weight;
     for (size_t i = 0; i < MPP_N_GROUPS; i++) sum->group_weight[i] -= other->group_weight[i];
 }
@@ -334,6 +380,7 @@ mpp_bursts_scale(const mpp_collector_t *collector, bool delta)
         .n_windows = totals->n_windows,
         .event_weight = totals->event_weight,
         .missed_ns = totals->missed_ns,
+        .n_elsewhere = bursts->n_elsewhere,
     };
     memcpy(scale.group_weight, bursts->group_weight, sizeof(scale.group_weight));
     for (size_t i = 0; i < MPP_N_GROUPS; i++) scale.weight += scale.group_weight[i];
@@ -342,11 +389,19 @@ mpp_bursts_scale(const mpp_collector_t *collector, bool delta)
     return scale.weight > 0 ? scale : (mpp_scale_t){0};
 }
 
+uint64_t
+mpp_scale_seen(const mpp_scale_t *scale)
+{
+    uint64_t in_windows = (uint64_t)(scale->event_weight >> MPP_WEIGHT_BITS);
+    if (scale->n_elsewhere == 0) return scale->allocated;
+    return in_windows < scale->allocated ? in_windows : scale->allocated;
+}
+
 double
 mpp_scale_factor(const mpp_scale_t *scale)
 {
     if (scale->weight == 0) return 0;
-    return (double)scale->allocated / ((double)scale->weight / (double)MPP_WEIGHT_ONE);
+    return (double)mpp_scale_seen(scale) / ((double)scale->weight / (double)MPP_WEIGHT_ONE);
 }
 
 void
@@ -366,6 +421,6 @@ mpp_scale_unobserved(const mpp_scale_t *scale)
 {
     double groups[MPP_N_GROUPS];
     for (size_t i = 0; i < MPP_N_GROUPS; i++) groups[i] = (double)scale->group_weight[i];
-    return mpp_estimate_unobserved((double)scale->allocated, (double)scale->event_weight / (double)MPP_WEIGHT_ONE,
+    return mpp_estimate_unobserved((double)mpp_scale_seen(scale), (double)scale->event_weight / (double)MPP_WEIGHT_ONE,
                                    (double)scale->missed_ns, groups);
 }

@@ -36,7 +36,9 @@ collector_mark(void *pointer)
     mpp_run_notice_fork(collector);
     rb_gc_mark(collector->thread);
     rb_gc_mark(collector->weak_map.map);
-    if (collector->state != MPP_RUNNING || collector->profile == NULL) return;
+    if (collector->state != MPP_RUNNING) return;
+    if (mpp_compat_in_other_ractor()) mpp_bursts_meet_ractor(collector);
+    if (collector->profile == NULL) return;
     collector->liveness->verify(collector);
     mpp_profile_each_pending(collector->profile, mark_and_pin, NULL);
     if (!collector->liveness->sees_frees) mpp_profile_sweep_keys(collector->profile, mark_movable, NULL);

@@ -231,6 +231,20 @@ comment_bursts(flush_t *flush)
     add_comment(flush, "unobserved: at most %.2f %% of allocations", 100 * mpp_scale_unobserved(&flush->scale));
     add_comment(flush, "scale: %llu allocations counted by the VM, %.0f estimated from samples alone",
                 (unsigned long long)flush->scale.allocated, (double)flush->scale.weight / (double)MPP_WEIGHT_ONE);
+    uint64_t seen = mpp_scale_seen(&flush->scale);
+    if (flush->scale.n_elsewhere == 0) return;
+    add_comment(flush, "other Ractors: about %llu of these allocations, which are not in this profile",
+                (unsigned long long)(flush->scale.allocated - seen));
+}
+
+static void
+comment_other_ractors(flush_t *flush)
+{
+    const mpp_collector_t *collector = flush->collector;
+    uint64_t unseen = mpp_run_unseen(collector, mpp_run_vm_allocated(collector)) + collector->n_other_ractor;
+    if (unseen == 0) return;
+    add_comment(flush, "other Ractors, or not seen: %llu allocations since the start, which are not in this profile",
+                (unsigned long long)unseen);
 }
 
 static void
@@ -246,6 +260,7 @@ write_comments(flush_t *flush)
     add_comment(flush, "sample rate: %.9g%s", mpp_run_sample_rate(collector),
                 collector->raw_counts ? ", raw counts" : "");
     comment_bursts(flush);
+    comment_other_ractors(flush);
     add_comment(flush, "samples: %llu allocated, %llu live",
                 (unsigned long long)flush->snapshot->n_allocation_samples,
                 (unsigned long long)flush->snapshot->n_live_samples);

@@ -6,6 +6,7 @@
  * marks and pins it), and the whole is done with the profile retained. Only what may allocate is own work. What raises
  * all the same (NoMemoryError) costs the sample in hand; what another thread raises ends the drain, and goes on from there.
  */
+#include "timer.h"
 #include "vm.h"
 
 /* After so many samples at once the tables give back what only that burst needed. */
@@ -191,8 +192,12 @@ void
 mpp_jobs_run(void *unused)
 {
     (void)unused;
+    if (mpp_compat_in_other_ractor()) {
+        mpp_timer_refuse();
+        return;
+    }
     /* Near the end of the C stack the guard page's exception could come amid all this: a later sample triggers it. */
-    if (mpp_compat_in_other_ractor() || ruby_stack_check()) return;
+    if (ruby_stack_check()) return;
     if (mpp_process.n_in_bursts > 0) mpp_bursts_tick();
     const mpp_collector_t *follower = one_with_late_deaths();
     int max_depth = follower ? (int)follower->config.max_depth : 0;

@@ -137,7 +137,8 @@ double
 mpp_run_sample_rate(const mpp_collector_t *collector)
 {
     if (!collector->bursts.running) return collector->sample_rate;
-    uint64_t allocated = mpp_run_vm_allocated(collector);
+    mpp_scale_t scale = mpp_bursts_scale(collector, false);
+    uint64_t allocated = mpp_scale_seen(&scale);
     if (collector->n_drawn == 0 || allocated == 0) return mpp_burst_sample_rate(&collector->bursts.machine);
     return (double)collector->n_drawn / (double)allocated;
 }

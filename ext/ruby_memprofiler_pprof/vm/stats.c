@@ -56,7 +56,7 @@ estimated_allocations(const reading_t *reading)
         {"internal", collector->internal_weight},
         {"other_thread", collector->other_thread_weight},
     };
-    uint64_t rest = reading->scale.allocated;
+    uint64_t seen = mpp_scale_seen(&reading->scale), rest = seen;
     VALUE hash = rb_hash_new();
     set(hash, "vm", ULL2NUM(reading->vm_allocated));
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
@@ -67,7 +67,7 @@ estimated_allocations(const reading_t *reading)
     }
     set(hash, "counted", ULL2NUM(rest));
     set(hash, "own", ULL2NUM(reading->vm_allocated - reading->scale.allocated));
-    set(hash, "other_ractor", INT2FIX(0));
+    set(hash, "other_ractor", ULL2NUM(reading->scale.allocated - seen));
     set(hash, "unseen", INT2FIX(0));
     return hash;
 }

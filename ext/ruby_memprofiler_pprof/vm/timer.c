@@ -1,10 +1,12 @@
 /*
  * See timer.h. The handler runs on any thread at any instruction: it takes stamps, asks for the job, and nothing else.
- * Its one note (`tick`) is empty, being written, or ready; a tick that finds another one waiting is left out.
+ * Its one note (`tick`) is empty, being written or read, or ready; of two ticks that wait, one is left out.
  * It runs on the stack that is in use: the VM frees a thread's alternate stack while its native thread may still have it.
  * The timer is one-shot by intent and repeats only for safety: whoever takes a tick arms the next.
  */
 #include "timer.h"
+
+#include "../core/base.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -73,15 +75,44 @@ static struct {
     pthread_t thread;
     uint64_t thread_cpu_ns;
     uint64_t monotonic_ns;
+    uint64_t cpu_ns; /* of the process */
     bool in_gc;
+    uint64_t refused_ns; /* cpu_ns of the last tick that has been refused */
 } tick;
+
+static bool
+claim(int state)
+{
+    return __atomic_compare_exchange_n(&tick.state, &state, WRITING, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+static void
+refuse(void)
+{
+    __atomic_store_n(&tick.refused_ns, tick.cpu_ns, __ATOMIC_RELAXED);
+}
+
+/*
+ * One that waits in this thread stays: it is the one whose lateness counts. One that waits in another thread, which ran
+ * without the GVL or in another Ractor, must not stand in the way of this one.
+ */
+static bool
+claim_for_this_thread(void)
+{
+    if (claim(EMPTY)) return true;
+    if (!timer.hits_runner || !claim(READY)) return false;
+    bool hit_this = pthread_equal(tick.thread, pthread_self());
+    if (hit_this) __atomic_store_n(&tick.state, READY, __ATOMIC_RELEASE);
+    if (!hit_this) refuse();
+    return !hit_this;
+}
 
 static void
 note_tick(void)
 {
-    int expected = EMPTY;
-    if (!__atomic_compare_exchange_n(&tick.state, &expected, WRITING, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return;
+    if (!claim_for_this_thread()) return;
     tick.thread = pthread_self();
+    tick.cpu_ns = mpp_cpu_ns();
     tick.thread_cpu_ns = mpp_thread_cpu_ns();
     tick.monotonic_ns = read_clock(CLOCK_MONOTONIC);
     tick.in_gc = rb_during_gc();
@@ -108,7 +139,7 @@ on_signal(int signal_number, siginfo_t *info, void *context)
 bool
 mpp_timer_take(mpp_tick_t *taken)
 {
-    if (__atomic_load_n(&tick.state, __ATOMIC_ACQUIRE) != READY) return false;
+    if (!claim(READY)) return false;
     bool same_thread = pthread_equal(tick.thread, pthread_self());
     uint64_t now = same_thread ? mpp_thread_cpu_ns() : read_clock(CLOCK_MONOTONIC);
     taken->late_ns = now - (same_thread ? tick.thread_cpu_ns : tick.monotonic_ns);
@@ -130,6 +161,25 @@ mpp_timer_arm(uint64_t due_ns, uint64_t repeat_ns)
     if (!timer.exists) return;
     struct itimerspec times = {.it_value = to_timespec(due_ns ? due_ns : 1), .it_interval = to_timespec(repeat_ns)};
     timer_settime(timer.id, TIMER_ABSTIME, &times, NULL);
+}
+
+void
+mpp_timer_refuse(void)
+{
+    if (!claim(READY)) return;
+    bool hit_this = pthread_equal(tick.thread, pthread_self());
+    if (hit_this) {
+        refuse();
+        uint64_t resolution_ns = mpp_timer_resolution_ns();
+        mpp_timer_arm(tick.cpu_ns + mpp_hash_mix(tick.cpu_ns) % (2 * resolution_ns), resolution_ns);
+    }
+    __atomic_store_n(&tick.state, hit_this ? EMPTY : READY, __ATOMIC_RELEASE);
+}
+
+uint64_t
+mpp_timer_refused_ns(void)
+{
+    return __atomic_exchange_n(&tick.refused_ns, 0, __ATOMIC_RELAXED);
 }
 
 static bool
@@ -241,6 +291,7 @@ mpp_timer_forget(void)
 {
     timer.exists = false;
     tick.state = EMPTY;
+    tick.refused_ns = 0;
 }
 
 bool
@@ -292,6 +343,17 @@ mpp_timer_take(mpp_tick_t *taken)
 {
     (void)taken;
     return false;
+}
+
+void
+mpp_timer_refuse(void)
+{
+}
+
+uint64_t
+mpp_timer_refused_ns(void)
+{
+    return 0;
 }
 
 int

@@ -35,6 +35,14 @@ void mpp_timer_arm(uint64_t due_ns, uint64_t repeat_ns);
 /* Whether a tick has come since the last call. [gvl] */
 bool mpp_timer_take(mpp_tick_t *tick);
 
+/* The safe point of the tick has come in another Ractor: if the tick hit that one, it is over, and the next comes
+ * at one of the kernel's next two looks: at a fixed distance it would go in step with Ractors that take turns. Called
+ * there, at any time. */
+void mpp_timer_refuse(void);
+
+/* CPU time of the process at the last tick that was refused since the last call, 0: there was none. [gvl] */
+uint64_t mpp_timer_refused_ns(void);
+
 int mpp_timer_signal(void); /* the signal's number, 0 while it does not run. [gvl] */
 
 /* How often the kernel looks at timers of CPU time. [newobj] */

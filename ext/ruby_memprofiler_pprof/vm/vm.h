@@ -93,6 +93,7 @@ typedef struct {
     uint64_t n_windows;
     mpp_sum_t event_weight; /* that all events in windows stand for, sampled or not */
     uint64_t missed_ns;     /* CPU time that belonged to windows and was not observed */
+    uint64_t n_elsewhere;   /* signs of other Ractors, whose allocations are in `allocated`: 0: there were none */
 } mpp_scale_t;
 
 /* What burst.c keeps of a collector. */
@@ -110,6 +111,11 @@ typedef struct {
     clockid_t thread_clock;
     uint64_t thread_base_ns;
     uint64_t earlier_ns;
+    /* Signs of other Ractors: allocations that the VM counted while the hook was in and that it was not told of, and
+     * collections that another Ractor ran. */
+    uint64_t n_elsewhere;
+    size_t counted_at_open; /* by the VM */
+    uint64_t n_own; /* in windows, our own */
     /* Scale: what the VM counted beside what the samples stand for. */
     size_t own_base, own_at_stop;
     mpp_sum_t group_weight[MPP_N_GROUPS]; /* of all samples, whatever became of them, by group of windows */
@@ -260,6 +266,9 @@ const char *mpp_bursts_after_fork(void);
 /* Opens the windows that a tick has asked for, if one has come. May raise NoMemoryError. [gvl] */
 void mpp_bursts_tick(void);
 
+/* Another Ractor has been met. [gc] mark only */
+void mpp_bursts_meet_ractor(mpp_collector_t *collector);
+
 /* A drain took so long; within a window that is no program time. [gvl] */
 void mpp_bursts_drained(mpp_collector_t *collector, uint64_t ns);
 
@@ -270,7 +279,11 @@ void mpp_bursts_close(mpp_collector_t *collector);
  * it is zero, and they are the next one's. [gvl] */
 mpp_scale_t mpp_bursts_scale(const mpp_collector_t *collector, bool delta);
 
-/* What the samples are to be multiplied by so that they add up to the VM's counter; 0: nothing was sampled. [any] */
+/* Of the allocations that the VM has counted, those of the main Ractor: all of them where no other one was noticed, else
+ * what its events in windows stand for. [any] */
+uint64_t mpp_scale_seen(const mpp_scale_t *scale);
+
+/* What the samples are to be multiplied by so that they add up to that; 0: nothing was sampled. [any] */
 double mpp_scale_factor(const mpp_scale_t *scale);
 
 /* Share of the allocations that no window can have seen, at most: 0 … 1. [any] */
