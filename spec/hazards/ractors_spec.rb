@@ -141,3 +141,192 @@ Collecting::BACK_ENDS.each do |liveness|
     include_examples "Ractors", liveness
   end
 end
+
+RACTOR_KINDS = {
+  "exact, free_hook" => "sample_rate: 1, liveness: :free_hook",
+  "exact, weak_map" => "sample_rate: 1, liveness: :weak_map",
+  "bursts, weak_map" => "mode: :burst, overhead: 0.3, liveness: :weak_map"
+}.freeze
+
+RSpec.shared_examples "Ractors beside the main one" do |options|
+  define_method(:child) do |code|
+    Child.run(<<~RUBY, "-W0").tap { |output| expect(output).to end_with("end") }
+      def start = MemprofilerPprof::Collector.new(#{options}).tap(&:start!)
+      def take(ractor) = ractor.respond_to?(:take) ? ractor.take : ractor.value
+      def balance(collector) = collector.stats[:allocations].then { |all| all.except(:vm).values.sum - all[:vm] }
+      #{code}
+      $stdout.write "end"
+      $stdout.flush
+      exit!(0)
+    RUBY
+  end
+
+  it "get and give moved and shared objects that are followed" do
+    child(<<~'RUBY')
+      collector = start
+      Shared = Ractor.make_shareable({ list: Array.new(500) { "shared" * 20 }, set: { a: [Object.new.freeze] } })
+      echo = Ractor.new { loop { Ractor.yield(Ractor.receive, move: true) } } if RUBY_VERSION < "4"
+      echo ||= Ractor.new(Ractor.current) { |main| loop { main.send(Ractor.receive, move: true) } }
+      reader = Ractor.new { Array.new(200) { Shared[:list].sum(&:size) + Shared[:set][:a].size }.sum }
+      40.times do |round|
+        here = Array.new(20) { |n| ["moved" * n, { n => "long" * 100 }, Struct.new(:a).new("x" * 50)] }
+        echo.send(here, move: true)
+        GC.start if round % 10 == 0
+        collector.flush if round % 5 == 0
+        back = RUBY_VERSION < "4" ? echo.take : Ractor.receive
+        back.each { |one, two, _| one << "grown" * 100 and two[:more] = one }
+        GC.compact if round % 15 == 0 && GC.respond_to?(:compact)
+      end
+      abort "shared objects are gone" unless take(reader).positive? && Shared[:list].all?(String)
+      abort "no profile" if collector.flush(gc: true).pprof_data.bytesize < 100
+      abort "unbalanced: #{collector.stats[:allocations]}" unless balance(collector).zero?
+      collector.stop!
+    RUBY
+  end
+
+  it "raise, collect, compact, begin and end while this one flushes, without a number lost" do
+    child(<<~'RUBY')
+      collector = start
+      others = Array.new(2) do |index|
+        Ractor.new(index) do |n|
+          30.times do
+            Array.new(500) { "x" * 100 }
+            raise "mid" rescue nil
+            n.zero? && GC.respond_to?(:compact) ? GC.compact : GC.start
+          end
+          raise "end of a Ractor"
+        end
+      end
+      beginning = Thread.new { 10.times { take(Ractor.new { Array.new(10) { Object.new }.size }) } }
+      20.times { Array.new(500) { "y" * 30 } && collector.flush }
+      beginning.join
+      others.each { |ractor| take(ractor) rescue ($!.is_a?(Ractor::RemoteError) || abort($!.inspect)) }
+      others = nil
+      3.times { GC.start && collector.flush }
+      abort "unbalanced: #{collector.stats[:allocations]}" unless balance(collector).zero?
+      collector.stop!
+    RUBY
+  end
+
+  it "are refused the methods of a collector, which goes on" do
+    child(<<~'RUBY')
+      Running = collector = start
+      %i[start! stop! flush snapshot stats running?].each do |name|
+        error = take(Ractor.new(name) { |method| Running.public_send(method) rescue $!.class.name })
+        abort "#{name}: #{error}" unless error.match?(/\ARactor::(Isolation|Unsafe)Error\z/)
+        error = take(Ractor.new { MemprofilerPprof::Collector.new rescue $!.class.name })
+        abort "new: #{error}" unless error.match?(/\ARactor::(Isolation|Unsafe)Error\z/)
+      end
+      abort "stopped" unless collector.running? && collector.flush && collector.stop!
+    RUBY
+  end
+
+  it "are alive while this one forks and ends" do
+    child(<<~'RUBY')
+      collector = start
+      # Not such that allocate: the VM may hang in a child that was forked while one of them held its lock.
+      Array.new(2) { Ractor.new { Ractor.receive } }
+      3.times do
+        pid = fork do
+          2_000.times { Object.new }
+          collector.flush(gc: true)
+          collector.stop!
+          exit(balance(collector).zero? ? 0 : 3) # with the VM's own end, in a copy of a process with Ractors
+        end
+        Process.wait(pid)
+        abort $?.inspect unless $?.success?
+      end
+      IO.popen(["/proc/self/exe", "--disable=gems", "-W0", *$LOAD_PATH.map { |folder| "-I#{folder}" }, "-e", <<~PROGRAM], &:read)
+        require "ruby_memprofiler_pprof"
+        MemprofilerPprof::Collector.new(#{options}).start!
+        2.times { Ractor.new { loop { "x" * 10 } } }
+        at_exit { 1_000.times { Object.new } }
+        20_000.times { Object.new }
+      PROGRAM
+      abort "at exit: #{$?.inspect}" unless $?.success?
+    RUBY
+  end
+
+  it "allocate without what is known of this one being wrong" do
+    child(<<~'RUBY')
+      Array.new(2) { Ractor.new { loop { "other" + "one" } } }
+      collector = start
+      n = 0
+      ends = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + 1.2
+      until Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) > ends
+        300.times { Object.new } && n += 300
+      end
+      data = collector.flush
+      allocations = collector.stats[:allocations]
+      total = MemprofilerPprof::ProfileReader.read(data.pprof_data).total("allocations")
+      elsewhere = allocations[:other_ractor] + allocations[:unseen] + allocations[:hook_lost]
+      abort "unbalanced: #{allocations}" unless balance(collector).zero?
+      abort "nothing allocated elsewhere: #{allocations}" unless elsewhere > n / 4
+      # Bursts tell it by the windows' estimate alone.
+      range = collector.mode == :burst ? (n * 0.1)..(n * 1.6) : n..(n * 1.01 + 2_000)
+      abort "#{n} of #{total}, #{allocations}" unless range.cover?(total) && range.cover?(allocations[:counted])
+      comment = MemprofilerPprof::ProfileReader.read(data.pprof_data).comments.grep(/\Aother Ractors.*not in this profile\z/)
+      abort "not told" if comment.empty?
+      collector.stop!
+    RUBY
+  end
+end
+
+RACTOR_KINDS.each do |name, options|
+  RSpec.describe "Ractors beside the main one (#{name})" do
+    include_examples "Ractors beside the main one", options
+  end
+end
+
+# One word of the VM says which events are announced; a Ractor's end, and its own tracing, overwrite it before Ruby 4.0.
+RSpec.describe "A hook that another Ractor has switched off" do
+  Collecting::BACK_ENDS.each do |liveness|
+    {
+      "by being collected" => "6.times { take(Ractor.new { 1 }) } && 3.times { GC.start }",
+      "by a TracePoint of its own" => "take(Ractor.new { TracePoint.new(:line) {}.tap(&:enable).disable })",
+      "and then forks" => "6.times { take(Ractor.new { 1 }) } && 3.times { GC.start } && (pid = fork) && (Process.wait(pid) || exit!($?.exitstatus))"
+    }.each do |how, code|
+      it "#{how} is put in again, the gap counted (liveness: #{liveness})" do
+        output = Child.run(<<~RUBY, "-W0")
+          def take(ractor) = ractor.respond_to?(:take) ? ractor.take : ractor.value
+          collector = exact(liveness: :#{liveness})
+          collector.start!
+          #{code}
+          10_000.times { Object.new } # not seen, if it is off
+          collector.flush
+          before = collector.stats[:samples]
+          10_000.times { Object.new }
+          kept = Array.new(100) { "kept" + "here" }
+          stats = collector.stats
+          retained = collector.flush(gc: true).heap_samples_count
+          allocations = stats[:allocations]
+          abort "off: \#{allocations}" if stats[:samples] - before < 10_000 || retained < kept.size
+          abort "unbalanced: \#{allocations}" unless allocations.except(:vm).values.sum == allocations[:vm]
+          missing = allocations[:hook_lost] + allocations[:unseen]
+          abort "miscounted: \#{allocations}" unless missing.zero? || allocations[:hook_lost] >= missing * 0.8
+          collector.stop!
+          $stdout.write "end"
+          $stdout.flush
+          exit!(0)
+        RUBY
+        expect(output).to end_with "end"
+      end
+    end
+
+    it "is put in again by the next collection, without a call of ours (liveness: #{liveness})" do
+      output = Child.run(<<~RUBY, "-W0")
+        collector = exact(liveness: :#{liveness})
+        collector.start!
+        6.times { Ractor.new { 1 }.then { |ractor| ractor.respond_to?(:take) ? ractor.take : ractor.value } }
+        3.times { GC.start }
+        1_000.times { Object.new }
+        GC.start
+        100_000.times { Object.new }
+        print collector.stats[:allocations][:hook_lost] < 50_000
+        $stdout.flush
+        exit!(0)
+      RUBY
+      expect(output).to eq "true"
+    end
+  end
+end

@@ -242,6 +242,11 @@ comment_other_ractors(flush_t *flush)
 {
     const mpp_collector_t *collector = flush->collector;
     uint64_t unseen = mpp_run_unseen(collector, mpp_run_vm_allocated(collector)) + collector->n_other_ractor;
+    if (collector->n_hook_lost) {
+        add_comment(flush, "hook lost, and put in again: %llu allocations since the start are missing, at most",
+                    (unsigned long long)collector->n_hook_lost);
+        unseen -= collector->n_hook_lost;
+    }
     if (unseen == 0) return;
     add_comment(flush, "other Ractors, or not seen: %llu allocations since the start, which are not in this profile",
                 (unsigned long long)unseen);
@@ -474,6 +479,7 @@ mpp_flush(mpp_collector_t *collector, const mpp_flush_request_t *request)
     mpp_budget_init(&flush.output.budget, SIZE_MAX);
     mpp_budget_init(&flush.spread.budget, SIZE_MAX);
 
+    mpp_hooks_mend(collector);
     if (collector->state == MPP_RUNNING) {
         mpp_jobs_drain(collector);
         if (request->gc) mpp_compat_collect_garbage(); /* after the drain, for what waits is marked */

@@ -188,6 +188,14 @@ drain_and_follow(void)
     if (collector) mpp_compat_trigger_job(); /* other threads go on allocating */
 }
 
+static void
+mend_doubtful_hooks(void)
+{
+    for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
+        if (MPP_UNLIKELY(collector->hooks_doubtful)) mpp_hooks_mend(collector);
+    }
+}
+
 void
 mpp_jobs_run(void *unused)
 {
@@ -199,6 +207,7 @@ mpp_jobs_run(void *unused)
     /* Near the end of the C stack the guard page's exception could come amid all this: a later sample triggers it. */
     if (ruby_stack_check()) return;
     if (mpp_process.n_in_bursts > 0) mpp_bursts_tick();
+    mend_doubtful_hooks();
     const mpp_collector_t *follower = one_with_late_deaths();
     int max_depth = follower ? (int)follower->config.max_depth : 0;
     if (follower && mpp_compat_may_hold_exceptions(follower->frames, follower->lines, max_depth)) {

@@ -38,6 +38,7 @@ reset_counters(mpp_collector_t *collector, uint64_t seed)
     collector->run++;
     collector->events_ahead = collector->sampler.gap + 1;
     collector->n_own = collector->n_frees = collector->n_other_ractor = collector->n_samples = collector->n_drawn = 0;
+    collector->n_hook_lost = collector->unseen_when_called = 0;
     collector->internal_weight = collector->other_thread_weight = 0;
     collector->n_stale = 0;
     collector->weak_map = (mpp_weak_map_t){.map = Qnil};

@@ -68,6 +68,7 @@ estimated_allocations(const reading_t *reading)
     set(hash, "counted", ULL2NUM(rest));
     set(hash, "own", ULL2NUM(reading->vm_allocated - reading->scale.allocated));
     set(hash, "other_ractor", ULL2NUM(reading->scale.allocated - seen));
+    set(hash, "hook_lost", INT2FIX(0));
     set(hash, "unseen", INT2FIX(0));
     return hash;
 }
@@ -85,7 +86,8 @@ allocations(const reading_t *reading)
     set(hash, "other_thread", whole(collector->other_thread_weight));
     set(hash, "own", ULL2NUM(collector->n_own));
     set(hash, "other_ractor", ULL2NUM(collector->n_other_ractor));
-    set(hash, "unseen", ULL2NUM(reading->unseen));
+    set(hash, "hook_lost", ULL2NUM(collector->n_hook_lost));
+    set(hash, "unseen", ULL2NUM(reading->unseen - collector->n_hook_lost));
     return hash;
 }
 
@@ -216,6 +218,7 @@ VALUE
 mpp_stats(mpp_collector_t *collector)
 {
     reading_t reading;
+    mpp_hooks_mend(collector);
     if (collector->state == MPP_RUNNING) mpp_jobs_drain(collector);
     if (collector->profile == NULL) rb_memerror();
     reading.weak_map_bytes = mpp_weak_map_bytes(&collector->weak_map);

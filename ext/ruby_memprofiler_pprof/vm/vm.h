@@ -142,6 +142,9 @@ struct mpp_collector {
     mpp_sum_t other_thread_weight;
     uint64_t n_drawn; /* events that were drawn, whatever became of them */
     uint64_t n_other_ractor;
+    uint64_t n_hook_lost; /* of those not seen, those that the hook was lost for, and perhaps other Ractors' */
+    uint64_t unseen_when_called; /* not seen when the hooks were last known to be called */
+    bool hooks_doubtful;
     uint64_t n_samples;
     VALUE *frames; /* scratch: max_depth + 1 */
     int *lines;
@@ -234,6 +237,13 @@ void mpp_hooks_remove_freeobj(VALUE self); /* [gvl] */
 typedef void (*mpp_hook_t)(VALUE self, rb_trace_arg_t *event);
 void mpp_hooks_add_event(VALUE self, mpp_hook_t hook, rb_event_flag_t event);
 void mpp_hooks_remove_event(VALUE self, mpp_hook_t hook);
+
+/* Puts the hooks in again if the VM has stopped calling them; what was not seen since they were last known to be called
+ * is `n_hook_lost` then. Not in burst mode, where each window puts its own in. [gvl] */
+void mpp_hooks_mend(mpp_collector_t *collector);
+
+/* If allocations have not been seen: has a job mend the hooks. [gc] mark only */
+void mpp_hooks_doubt(mpp_collector_t *collector);
 
 /* An allocation was drawn: it becomes a sample, unless it is the VM's own or of a thread that is left out. [newobj] */
 void mpp_hooks_take_sample(mpp_collector_t *collector, VALUE object, mpp_weight_t weight);
