@@ -162,8 +162,8 @@ RSpec.shared_examples "Ractors beside the main one" do |options|
     RUBY
   end
 
-  # 3.4 crashes at a collection after objects were moved, without us too.
-  it "get and give moved and shared objects that are followed", unless: RUBY_VERSION.start_with?("3.4") do
+  # 3.3 and 3.4 crash at a collection after objects were moved, without us too.
+  it "get and give moved and shared objects that are followed", unless: RUBY_VERSION.match?(/\A3\.[34]/) do
     child(<<~'RUBY')
       collector = start
       Shared = Ractor.make_shareable({ list: Array.new(500) { "shared" * 20 }, set: { a: [Object.new.freeze] } })
