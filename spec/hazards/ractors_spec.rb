@@ -287,7 +287,7 @@ RSpec.describe "A hook that another Ractor has switched off" do
     {
       "by being collected" => "6.times { take(Ractor.new { 1 }) } && 3.times { GC.start }",
       "by a TracePoint of its own" => "take(Ractor.new { TracePoint.new(:line) {}.tap(&:enable).disable })",
-      "and then forks" => "6.times { take(Ractor.new { 1 }) } && 3.times { GC.start } && (pid = fork) && (Process.wait(pid) || exit!($?.exitstatus))"
+      "and then forks" => "6.times { take(Ractor.new { 1 }) } && 3.times { GC.start }; pid = fork and Process.wait(pid) && exit!($?.exitstatus)"
     }.each do |how, code|
       it "#{how} is put in again, the gap counted (liveness: #{liveness})" do
         output = Child.run(<<~RUBY, "-W0")
@@ -295,7 +295,8 @@ RSpec.describe "A hook that another Ractor has switched off" do
           collector = exact(liveness: :#{liveness})
           collector.start!
           #{code}
-          GC.disable # a Ractor that is collected later would switch it off again
+          GC.disable # a Ractor that ends or is collected later would switch it off again
+          sleep(0.001) until Ractor.count == 1
           10_000.times { Object.new } # not seen, if it is off
           collector.flush
           before = collector.stats[:samples]
