@@ -162,8 +162,8 @@ RSpec.shared_examples "Ractors beside the main one" do |options|
     RUBY
   end
 
-  # 3.4 crashes at a collection after objects were moved, without us too.
-  it "get and give moved and shared objects that are followed", unless: RUBY_VERSION.start_with?("3.4") do
+  # 3.3 and 3.4 crash at a collection after objects were moved, without us too.
+  it "get and give moved and shared objects that are followed", unless: RUBY_VERSION.match?(/\A3\.[34]/) do
     child(<<~'RUBY')
       collector = start
       Shared = Ractor.make_shareable({ list: Array.new(500) { "shared" * 20 }, set: { a: [Object.new.freeze] } })
@@ -251,6 +251,7 @@ RSpec.shared_examples "Ractors beside the main one" do |options|
 
   it "allocate without what is known of this one being wrong" do
     child(<<~'RUBY')
+      MemprofilerPprof::ProfileReader # loading code amid Ractors that allocate crashes 3.4 where anything hooks allocations
       Array.new(2) { Ractor.new { loop { "other" + "one" } } }
       collector = start
       n = 0
@@ -286,7 +287,7 @@ RSpec.describe "A hook that another Ractor has switched off" do
     {
       "by being collected" => "6.times { take(Ractor.new { 1 }) } && 3.times { GC.start }",
       "by a TracePoint of its own" => "take(Ractor.new { TracePoint.new(:line) {}.tap(&:enable).disable })",
-      "and then forks" => "6.times { take(Ractor.new { 1 }) } && 3.times { GC.start } && (pid = fork) && (Process.wait(pid) || exit!($?.exitstatus))"
+      "and then forks" => "6.times { take(Ractor.new { 1 }) } && 3.times { GC.start }; pid = fork and Process.wait(pid) && exit!($?.exitstatus)"
     }.each do |how, code|
       it "#{how} is put in again, the gap counted (liveness: #{liveness})" do
         output = Child.run(<<~RUBY, "-W0")
@@ -294,6 +295,8 @@ RSpec.describe "A hook that another Ractor has switched off" do
           collector = exact(liveness: :#{liveness})
           collector.start!
           #{code}
+          GC.disable # a Ractor that ends or is collected later would switch it off again
+          sleep(0.001) until Ractor.count == 1
           10_000.times { Object.new } # not seen, if it is off
           collector.flush
           before = collector.stats[:samples]
