@@ -178,12 +178,13 @@ RSpec.describe "liveness: :weak_map" do
       collectors = [exact, exact(liveness: :free_hook)].each(&:start!)
       strike = lambda do
         began = nil # the thread in which finalizers run: another one may have come first
+        raised = false
         thread = Thread.new do
           Thread.current.report_on_exception = false
           note = proc do
             began = Thread.current
-            ends = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.2
-            Object.new while Process.clock_gettime(Process::CLOCK_MONOTONIC) < ends
+            ends = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.05
+            Object.new until (raised || Thread.main.equal?(began)) && Process.clock_gettime(Process::CLOCK_MONOTONIC) > ends
           end
           make = -> { 3.times { ObjectSpace.define_finalizer(Object.new, note) } }
           Fiber.new(&make).resume
@@ -192,8 +193,8 @@ RSpec.describe "liveness: :weak_map" do
           :ended
         end
         sleep(0.002) until began || !thread.alive?
-        sleep(0.03)
         thread.raise(Struck)
+        raised = true
         outcome = begin
           thread.value
         rescue Struck
