@@ -110,8 +110,10 @@ RSpec.describe "scarcity" do
         end
       end
 
-      # Ruby itself needs memory at the first call of many a method, so there is a rehearsal.
-      it "is never what an exception of the program comes from, where the address space is at its end" do
+      # Ruby itself needs memory at the first call of many a method, so there is a rehearsal. From 3.3 on the VM does not
+      # get through this alone: 3.3 hangs, 3.4 ends the process.
+      it "is never what an exception of the program comes from, where the address space is at its end",
+         if: RUBY_VERSION < "3.3", unless: Child.sanitized? do
         output = run(options, <<~'RUBY')
           SITES = (1..600).map { |i| :"site_#{i}" }
           SITES.each { |name| eval("def #{name}(*) = yield", binding, "file of #{name}") }
