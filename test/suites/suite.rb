@@ -1,0 +1,108 @@
+# frozen_string_literal: true
+
+require "bundler"
+require "rbconfig"
+require "tempfile"
+require "tmpdir"
+require "yaml"
+require_relative "../support/gem_folder"
+require_relative "runners"
+
+module Suites
+  # What a run of a suite did: its exit status, the result of each test, the runner's line of totals, what it printed to
+  # stderr (numbers and addresses aside), how long it took, and what each of its processes recorded, that of the suite first.
+  Outcome = Struct.new(:status, :tests, :totals, :messages, :seconds, :records, keyword_init: true)
+
+  # The tests that a gem's package holds.
+  class Suite
+    FILE = File.expand_path("suites.yml", __dir__)
+    FOLDER = GemFolder.new("suites")
+    LIBRARY = File.expand_path("../../lib", __dir__)
+    PRELOAD = File.expand_path("preload.rb", __dir__)
+    SECONDS = 600 # of CPU, then it is taken for hanging
+
+    # @return [Array<Suite>]
+    def self.all
+      YAML.safe_load(File.read(FILE)).map { |name, declaration| new(name, declaration) }
+    end
+
+    # @return [String]
+    attr_reader :name
+
+    def initialize(name, declaration)
+      @name = name
+      @version = declaration.fetch("version")
+      @runner = Runners.fetch(declaration.fetch("runner"))
+      @needs = declaration.fetch("needs", {})
+      @files = declaration.fetch("files")
+      @without = declaration.fetch("without", [])
+      @short = declaration.fetch("short", false)
+    end
+
+    def short? = @short
+
+    # Brings its gems.
+    # @return [String, nil] why it cannot run here
+    def prepare
+      gems = { **@runner::GEMS, **@needs, @name => @version }
+      gems.each do |name, version|
+        reason = FOLDER.install(name, version, dependencies: false)
+        return reason if reason
+      end
+      nil
+    end
+
+    # @param mode [String, nil] a name in MODES, nil: unprofiled
+    # @param compact [Boolean] whether the VM moves objects at its collections
+    # @return [Outcome]
+    def run(mode, compact: false)
+      Dir.mktmpdir do |folder|
+        report = File.join(folder, "report")
+        output, messages = %w[output messages].map { |name| File.join(folder, name) }
+        start = clock
+        pid, status = wait(spawn_suite(environment(folder, mode, compact), report, output, messages))
+        output, messages = [output, messages].map { |file| File.binread(file).force_encoding("UTF-8").scrub }
+        Outcome.new(status: status, tests: @runner.tests(output, report), totals: @runner.totals(output, report),
+                    messages: normal(messages), seconds: clock - start, records: records(folder, pid))
+      end
+    end
+
+    private
+
+    def clock = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    def environment(folder, mode, compact)
+      { "GEM_HOME" => FOLDER.path, "GEM_PATH" => FOLDER.path, "RUBYOPT" => "-r#{PRELOAD}", "SUITES_LIBRARY" => LIBRARY,
+        "SUITES_OUTPUT" => folder, "SUITES_MODE" => mode, "SUITES_COMPACT" => (compact ? "1" : nil) }
+    end
+
+    def spawn_suite(environment, report, output, messages)
+      source = FOLDER.specifications.fetch(@name).full_gem_path
+      folders = %w[lib test spec].map { |folder| "-I#{File.join(source, folder)}" }
+      files = Dir[File.join(source, @files)].reject { |file| @without.include?(File.basename(file)) }.sort
+      Bundler.with_unbundled_env do
+        Process.spawn(environment, RbConfig.ruby, *folders, *@runner.arguments(files, report), chdir: source,
+                      in: File::NULL, out: output, err: messages, pgroup: true, rlimit_cpu: SECONDS, rlimit_core: 0)
+      end
+    end
+
+    def wait(pid)
+      deadline = clock + SECONDS
+      until (status = Process.wait2(pid, Process::WNOHANG)&.last)
+        Process.kill(:KILL, -pid) if clock > deadline
+        sleep 0.05
+      end
+      [pid, status.signaled? ? "signal #{Signal.signame(status.termsig)}" : status.exitstatus]
+    end
+
+    def records(folder, pid)
+      files = Dir[File.join(folder, "*.profiled")].sort_by { |file| File.basename(file).to_i == pid ? 0 : 1 }
+      files.map { |file| Marshal.load(File.binread(file)) }
+    end
+
+    # What differs from run to run without meaning anything.
+    def normal(messages)
+      messages.gsub(/0x\h+|\d+/, "N").lines.map(&:strip).reject(&:empty?).uniq
+    end
+  end
+end
