@@ -19,7 +19,7 @@ if ENV["SUITES_MODE"]
   module Suites
     # The profile of this process.
     class Recording
-      SECONDS = 1 # between flushes, at least
+      SECONDS = 2 # between flushes, at least
 
       def initialize(output, options)
         @output = output

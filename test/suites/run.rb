@@ -16,13 +16,13 @@ require_relative "verdict"
 module Suites
   # The table.
   class Table
-    FORMAT = "%-16s %-10s %-8s %6s  %-66s %7s %9s %5s  %s"
+    FORMAT = "%-16s %-10s %-8s %6s  %-66s %7s %9s %7s  %s"
 
     attr_reader :passed, :failed
 
     def initialize
       @passed = @failed = 0
-      puts format(FORMAT, "suite", "mode", "compact", "tests", "result", "seconds", "allocated", "files", "")
+      puts format(FORMAT, "suite", "mode", "compact", "tests", "result", "seconds", "allocated", "flushes", "")
     end
 
     def add(suite, mode, compact, outcome, problems)
@@ -75,7 +75,11 @@ module Suites
     reason = suite.prepare
     abort reason if reason
     comparison = Comparison.new(suite, table)
-    short ? comparison.run(%w[weak_map burst], compact: false) : [false, true].each { |compact| comparison.run(MODES.keys, compact: compact) }
+    if short
+      comparison.run(%w[weak_map burst], compact: false)
+    else
+      [false, true].each { |compact| comparison.run(MODES.keys, compact: compact) }
+    end
   end
   puts "#{table.passed} passed, #{table.failed} failed"
   exit table.failed.zero?
