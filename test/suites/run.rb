@@ -16,23 +16,27 @@ require_relative "verdict"
 module Suites
   # The table.
   class Table
-    FORMAT = "%-16s %-10s %-8s %6s  %-66s %7s %9s %7s  %s"
+    FORMAT = "%-16s %-10s %-8s %6s  %8s %7s %9s %7s  %s"
 
     attr_reader :passed, :failed
 
     def initialize
       @passed = @failed = 0
-      puts format(FORMAT, "suite", "mode", "compact", "tests", "result", "seconds", "allocated", "flushes", "")
+      puts format(FORMAT, "suite", "mode", "compact", "tests", "failing", "seconds", "allocated", "flushes", "")
     end
 
     def add(suite, mode, compact, outcome, problems)
       problems.empty? ? @passed += 1 : @failed += 1
       puts format(FORMAT, suite.name, mode || "none", compact ? "yes" : "no", outcome.tests.values.sum(&:size),
-                  outcome.totals, outcome.seconds.round(1), outcome.records.first&.dig(:stats, :allocations, :vm),
+                  failing(outcome), outcome.seconds.round(1), outcome.records.first&.dig(:stats, :allocations, :vm),
                   outcome.records.sum { |record| record[:flushes].size }, problems.empty? ? "same" : "DIFFERS")
       problems.first(20).each { |problem| puts "    #{problem.lines.first(30).join("    ")}" }
       $stdout.flush
     end
+
+    private
+
+    def failing(outcome) = outcome.tests.values.flatten.grep(/\A(F|E|failed)/).size
   end
 
   # One suite in all its modes.

@@ -9,9 +9,9 @@ require_relative "../support/gem_folder"
 require_relative "runners"
 
 module Suites
-  # What a run of a suite did: its exit status, the result of each test, the runner's line of totals, what it printed to
-  # stderr (numbers and addresses aside), how long it took, and what each of its processes recorded, that of the suite first.
-  Outcome = Struct.new(:status, :tests, :totals, :messages, :seconds, :records, keyword_init: true)
+  # What a run of a suite did: its exit status, the results by test, the lines that it printed to stderr (numbers and
+  # addresses aside), how long it took, and what each of its processes recorded, that of the suite first.
+  Outcome = Struct.new(:status, :tests, :messages, :seconds, :records, keyword_init: true)
 
   # The tests that a gem's package holds.
   class Suite
@@ -19,7 +19,7 @@ module Suites
     FOLDER = GemFolder.new("suites")
     LIBRARY = File.expand_path("../../lib", __dir__)
     PRELOAD = File.expand_path("preload.rb", __dir__)
-    SECONDS = 600 # of CPU, then it is taken for hanging
+    SECONDS = 600 # then it is taken for hanging
 
     # @return [Array<Suite>]
     def self.all
@@ -58,12 +58,12 @@ module Suites
     def run(mode, compact: false)
       Dir.mktmpdir do |folder|
         report = File.join(folder, "report")
-        output, messages = %w[output messages].map { |name| File.join(folder, name) }
+        messages = File.join(folder, "messages")
         start = clock
-        pid, status = wait(spawn_suite(environment(folder, mode, compact), report, output, messages))
-        output, messages = [output, messages].map { |file| File.binread(file).force_encoding("UTF-8").scrub }
-        Outcome.new(status: status, tests: @runner.tests(output, report), totals: @runner.totals(output, report),
-                    messages: normal(messages), seconds: clock - start, records: records(folder, pid))
+        pid = spawn_suite(environment(folder, report, mode, compact), report, messages)
+        status = wait(pid)
+        Outcome.new(status: status, tests: @runner.tests(report), messages: normal(File.binread(messages)),
+                    seconds: clock - start, records: records(folder, pid))
       end
     end
 
@@ -71,18 +71,19 @@ module Suites
 
     def clock = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    def environment(folder, mode, compact)
+    def environment(folder, report, mode, compact)
       { "GEM_HOME" => FOLDER.path, "GEM_PATH" => FOLDER.path, "RUBYOPT" => "-r#{PRELOAD}", "SUITES_LIBRARY" => LIBRARY,
-        "SUITES_OUTPUT" => folder, "SUITES_MODE" => mode, "SUITES_COMPACT" => (compact ? "1" : nil) }
+        "SUITES_OUTPUT" => folder, "SUITES_REPORT" => report, "SUITES_MODE" => mode,
+        "SUITES_COMPACT" => (compact ? "1" : nil) }
     end
 
-    def spawn_suite(environment, report, output, messages)
+    def spawn_suite(environment, report, messages)
       source = FOLDER.specifications.fetch(@name).full_gem_path
       folders = %w[lib test spec].map { |folder| "-I#{File.join(source, folder)}" }
       files = Dir[File.join(source, @files)].reject { |file| @without.include?(File.basename(file)) }.sort
       Bundler.with_unbundled_env do
         Process.spawn(environment, RbConfig.ruby, *folders, *@runner.arguments(files, report), chdir: source,
-                      in: File::NULL, out: output, err: messages, pgroup: true, rlimit_cpu: SECONDS, rlimit_core: 0)
+                      in: File::NULL, out: File::NULL, err: messages, pgroup: true, rlimit_core: 0)
       end
     end
 
@@ -92,7 +93,7 @@ module Suites
         Process.kill(:KILL, -pid) if clock > deadline
         sleep 0.05
       end
-      [pid, status.signaled? ? "signal #{Signal.signame(status.termsig)}" : status.exitstatus]
+      status.signaled? ? "signal #{Signal.signame(status.termsig)}" : status.exitstatus
     end
 
     def records(folder, pid)
@@ -102,7 +103,7 @@ module Suites
 
     # What differs from run to run without meaning anything.
     def normal(messages)
-      messages.gsub(/0x\h+|\d+/, "N").lines.map(&:strip).reject(&:empty?).uniq
+      messages.force_encoding(Encoding::UTF_8).scrub.gsub(/0x\h+|\d+/, "N").lines.map(&:strip).reject(&:empty?).uniq
     end
   end
 end
