@@ -35,7 +35,7 @@ module Suites
       @runner = Runners.fetch(declaration.fetch("runner"))
       @needs = declaration.fetch("needs", {})
       @files = declaration.fetch("files")
-      @without = declaration.fetch("without", [])
+      @options = declaration.fetch("options", [])
       @short = declaration.fetch("short", false)
     end
 
@@ -80,10 +80,10 @@ module Suites
     def spawn_suite(environment, report, messages)
       source = FOLDER.specifications.fetch(@name).full_gem_path
       folders = %w[lib test spec].map { |folder| "-I#{File.join(source, folder)}" }
-      files = Dir[File.join(source, @files)].reject { |file| @without.include?(File.basename(file)) }.sort
+      files = Dir[File.join(source, @files)].sort
       Bundler.with_unbundled_env do
-        Process.spawn(environment, RbConfig.ruby, *folders, *@runner.arguments(files, report), chdir: source,
-                      in: File::NULL, out: File::NULL, err: messages, pgroup: true, rlimit_core: 0)
+        Process.spawn(environment, RbConfig.ruby, *folders, *@runner.arguments(files, report), *@options,
+                      chdir: source, in: File::NULL, out: File::NULL, err: messages, pgroup: true, rlimit_core: 0)
       end
     end
 
