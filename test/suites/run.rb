@@ -50,7 +50,10 @@ module Suites
       @compact = compact
       plain = run_once(nil)
       @references = [plain]
-      @table.add(@suite, nil, compact, plain, plain.tests.empty? ? ["no test ran", *plain.messages] : [])
+      nothing = plain.tests.empty?
+      @table.add(@suite, nil, compact, plain, nothing ? ["no test ran", *plain.messages] : [])
+      return if nothing
+
       modes.each do |mode|
         outcome = run_once(mode)
         @table.add(@suite, mode, compact, outcome, problems(mode, outcome))
