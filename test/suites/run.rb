@@ -78,7 +78,7 @@ module Suites
   chosen = Suite.all.select { |suite| short ? suite.short? : ARGV.empty? || ARGV.include?(suite.name) }
   abort "no such suite: there are #{Suite.all.map(&:name).join(", ")}" if chosen.empty?
   table = Table.new
-  chosen.each do |suite|
+  chosen.select(&:runs_here?).each do |suite|
     reason = suite.prepare
     abort reason if reason
     comparison = Comparison.new(suite, table)
