@@ -50,7 +50,10 @@ module Suites
       @compact = compact
       plain = run_once(nil)
       @references = [plain]
-      @table.add(@suite, nil, compact, plain, plain.tests.empty? ? ["no test ran", *plain.messages] : [])
+      nothing = plain.tests.empty?
+      @table.add(@suite, nil, compact, plain, nothing ? ["no test ran", *plain.messages] : [])
+      return if nothing
+
       modes.each do |mode|
         outcome = run_once(mode)
         @table.add(@suite, mode, compact, outcome, problems(mode, outcome))
@@ -75,7 +78,7 @@ module Suites
   chosen = Suite.all.select { |suite| short ? suite.short? : ARGV.empty? || ARGV.include?(suite.name) }
   abort "no such suite: there are #{Suite.all.map(&:name).join(", ")}" if chosen.empty?
   table = Table.new
-  chosen.each do |suite|
+  chosen.select(&:runs_here?).each do |suite|
     reason = suite.prepare
     abort reason if reason
     comparison = Comparison.new(suite, table)

@@ -37,7 +37,10 @@ module Suites
       @files = declaration.fetch("files")
       @options = declaration.fetch("options", [])
       @short = declaration.fetch("short", false)
+      @ruby = Gem::Requirement.new(declaration.fetch("ruby", []))
     end
+
+    def runs_here? = @ruby.satisfied_by?(Gem.ruby_version)
 
     def short? = @short
 
