@@ -241,7 +241,7 @@ RSpec.shared_examples "Ractors beside the main one" do |options|
       IO.popen(["/proc/self/exe", "--disable=gems", "-W0", *$LOAD_PATH.map { |folder| "-I#{folder}" }, "-e", <<~PROGRAM], &:read)
         require "ruby_memprofiler_pprof"
         MemprofilerPprof::Collector.new(#{options}).start!
-        2.times { Ractor.new { loop { "x" * 10 } } }
+        2.times { Ractor.new { Ractor.receive } } # such that allocate crash 3.4's exit
         at_exit { 1_000.times { Object.new } }
         20_000.times { Object.new }
       PROGRAM
