@@ -18,6 +18,8 @@ module Suites
   class Table
     FORMAT = "%-16s %-10s %-8s %6s  %8s %7s %9s %7s  %s"
 
+    MOST = 20 # lines for a run
+
     attr_reader :passed, :failed
 
     def initialize
@@ -30,7 +32,7 @@ module Suites
       puts format(FORMAT, suite.name, mode || "none", compact ? "yes" : "no", outcome.tests.values.sum(&:size),
                   failing(outcome), outcome.seconds.round(1), outcome.records.first&.dig(:stats, :allocations, :vm),
                   outcome.records.sum { |record| record[:flushes].size }, problems.empty? ? "same" : "DIFFERS")
-      problems.first(20).each { |problem| puts "    #{problem.lines.first(30).join("    ")}" }
+      problems.first(MOST).each { |problem| puts "    #{problem.lines.first(30).join("    ")}" }
       $stdout.flush
     end
 
@@ -66,11 +68,16 @@ module Suites
 
     def problems(mode, outcome)
       differences = Verdict.differences(outcome, @references)
-      unless differences.empty?
-        @references << run_once(nil)
-        differences &= Verdict.differences(run_once(mode), @references)
-      end
+      differences = repeated(mode, differences) unless differences.empty?
       differences + Verdict.defects(outcome, exact: MODES.fetch(mode)[:sample_rate] == 1, compact: @compact)
+    end
+
+    # Those that are there again, and not in another unprofiled run. The others are told, too.
+    def repeated(mode, differences)
+      @references << run_once(nil)
+      again = differences & Verdict.differences(run_once(mode), @references)
+      (differences - again).first(Table::MOST).each { |difference| puts "    once: #{difference}" }
+      again
     end
   end
 

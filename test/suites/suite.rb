@@ -19,7 +19,7 @@ module Suites
     FOLDER = GemFolder.new("suites")
     LIBRARY = File.expand_path("../../lib", __dir__)
     PRELOAD = File.expand_path("preload.rb", __dir__)
-    SECONDS = 600 # then it is taken for hanging
+    SECONDS = 300 # then it is taken for hanging
 
     # @return [Array<Suite>]
     def self.all
