@@ -231,10 +231,9 @@ comment_bursts(flush_t *flush)
     add_comment(flush, "unobserved: at most %.2f %% of allocations", 100 * mpp_scale_unobserved(&flush->scale));
     add_comment(flush, "scale: %llu allocations counted by the VM, %.0f estimated from samples alone",
                 (unsigned long long)flush->scale.allocated, (double)flush->scale.weight / (double)MPP_WEIGHT_ONE);
-    uint64_t seen = mpp_scale_seen(&flush->scale);
     if (flush->scale.n_elsewhere == 0) return;
     add_comment(flush, "other Ractors: about %llu of these allocations, which are not in this profile",
-                (unsigned long long)(flush->scale.allocated - seen));
+                (unsigned long long)(flush->scale.allocated - mpp_scale_seen(&flush->scale)));
 }
 
 static void

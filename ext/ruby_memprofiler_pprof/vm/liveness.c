@@ -42,26 +42,31 @@ were_moved_back(mpp_collector_t *collector, size_t missing)
     return true;
 }
 
+static size_t
+missing_frees(const mpp_collector_t *collector)
+{
+    return mpp_compat_freed_objects() - collector->freed_base - collector->n_frees;
+}
+
 static void
 verify_free_hook(mpp_collector_t *collector)
 {
     /* What another Ractor is about to sweep will not be told: nothing that is recorded now can be trusted then. */
     if (mpp_compat_in_other_ractor()) mpp_profile_lose_track(collector->profile);
 
-    if (!collector->freed_base_known && mpp_compat_gc_sweeping()) mpp_compat_finish_sweep();
-    size_t freed = mpp_compat_freed_objects();
     if (!collector->freed_base_known) {
-        collector->freed_base = freed - collector->n_frees;
+        mpp_compat_finish_sweep();
+        collector->freed_base = mpp_compat_freed_objects() - collector->n_frees;
         collector->freed_base_known = true;
     }
-    size_t missing = freed - collector->freed_base - collector->n_frees;
-    if (missing != 0 && mpp_compat_gc_sweeping()) { /* one that compacts: the counts agree again at its end */
+    size_t missing = missing_frees(collector);
+    if (missing != 0) { /* perhaps amid a sweep that compacts: the counts agree again at its end */
         mpp_compat_finish_sweep();
-        missing = mpp_compat_freed_objects() - collector->freed_base - collector->n_frees;
+        missing = missing_frees(collector);
     }
     if (missing == 0 || were_moved_back(collector, missing)) return;
     mpp_profile_lose_track(collector->profile);
-    collector->n_frees = mpp_compat_freed_objects() - collector->freed_base;
+    collector->n_frees += missing_frees(collector);
 }
 
 /* During a sweep the dead stand in the table until it comes by. */
