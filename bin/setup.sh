@@ -64,7 +64,7 @@ need_packages() {
 # Installs the gems of the Gemfile into vendor/bundle, and makes this shell use them.
 need_gems() {
   if [ -n "${GOOGLE_PROTOBUF_VERSION:-}" ]; then
-    export BUNDLE_GEMFILE=$root/tmp/bundle/protobuf-$GOOGLE_PROTOBUF_VERSION/Gemfile
+    export BUNDLE_GEMFILE=$root/build/bundle-protobuf-$GOOGLE_PROTOBUF_VERSION/Gemfile
     mkdir -p "${BUNDLE_GEMFILE%/*}"
     printf 'eval_gemfile "%s/Gemfile"\n' "$root" >"$BUNDLE_GEMFILE"
   fi

@@ -9,7 +9,7 @@ require "rbconfig"
 #   MemprofilerFloor.remove
 #   MemprofilerFloor.last_depth                        frames of the last walk
 module Bench
-  folder = File.expand_path("../../tmp/bench/floor-#{RUBY_VERSION}-#{RUBY_PLATFORM}", __dir__)
+  folder = File.expand_path("../../build/bench-floor-#{RUBY_VERSION}-#{RUBY_PLATFORM}", __dir__)
   FileUtils.mkdir_p(folder)
   commands = [["make", "--silent"]]
   extconf = File.expand_path("../floor/extconf.rb", __dir__)
