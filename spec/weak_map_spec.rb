@@ -392,7 +392,6 @@ RSpec.describe "liveness: :weak_map" do
 
   describe "beside other Ractors" do
     program = <<~'RUBY'
-      def take(ractor) = ractor.respond_to?(:take) ? ractor.take : ractor.value
       collector = exact
       collector.start!
       kept = Array.new(1_000) { Object.new }

@@ -30,12 +30,6 @@ RSpec.describe "failing allocations", if: MemprofilerPprof.respond_to?(:fail_all
       nil
     end
 
-    def allocations_of(data, name = nil)
-      samples = MemprofilerPprof::ProfileReader.read(data.pprof_data).samples
-      samples = samples.select { |sample| sample.stack.any? { |frame| frame.name.match?(/\b#{name}\z/) } } if name
-      samples.sum { |sample| sample.values.fetch("allocations") }
-    end
-
     def expect(what, holds)
       raise "#{what} (request #{$n}, #{$count} of them)" unless holds
     end
@@ -62,9 +56,9 @@ RSpec.describe "failing allocations", if: MemprofilerPprof.respond_to?(:fail_all
       stats = collector.stats
       parts = stats[:allocations]
       expect "off by #{parts.except(:vm).values.sum - parts[:vm]}", parts.except(:vm).values.sum == parts[:vm]
-      seen = allocations_of(datas.last, :again)
+      seen = allocations_in(datas.last, :again)
       expect "#{seen} objects seen, not 101", seen >= 101
-      flushed = datas.compact.sum { |data| allocations_of(data) }
+      flushed = datas.compact.sum { |data| allocations_in(data) }
       expect "#{flushed} flushed", flushed == parts.values_at(:counted, :dropped).sum
       drops = stats[:dropped_samples].select { |_, n| n.positive? }
       expect "dropped for #{drops}", (drops.keys - %i[no_memory live_limit]).empty?
@@ -98,7 +92,7 @@ RSpec.describe "failing allocations", if: MemprofilerPprof.respond_to?(:fail_all
       #{program}
       collector = MemprofilerPprof::Collector.new(mode: :burst)
       collector.profile { 20_000.times { Object.new } } # at a fixed rate
-      read = -> { [allocations_of(collector.snapshot), *collector.stats.values_at(:mode, :samples, :state)] }
+      read = -> { [allocations_in(collector.snapshot), *collector.stats.values_at(:mode, :samples, :state)] }
       before = read.call
       fail_from(1, 1 << 40)
       started = unless_short { collector.start! }

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "fileutils"
-require "open3"
 require "tmpdir"
 
 # How a process begins, is told to be, and ends: with a collector as without one. Ends after fork and exec are in
@@ -12,10 +11,7 @@ RSpec.describe "life" do
 
   # [exit status or signal, what it prints, what it complains of] of a program without a collector's prelude.
   def run_program(code, *options, environment: {})
-    output, errors, status = Open3.capture3(
-      { "RUBYOPT" => nil, **environment }, "timeout", "-s", "KILL", Child::SECONDS.to_s, RbConfig.ruby, "--disable=gems",
-      *$LOAD_PATH.map { |folder| "-I#{folder}" }, *options, "-e", code, binmode: true
-    )
+    output, errors, status = Child.capture(*options, "-e", code, environment: environment)
     [status.exitstatus || Signal.signame(status.termsig), output, errors]
   end
 

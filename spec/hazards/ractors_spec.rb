@@ -4,7 +4,7 @@
 RSpec.shared_examples "Ractors" do |liveness|
   include_context "with liveness", liveness
 
-  def child(code) = run_child(code, "-W0")
+  def child(code) = run_child(code, "-W0", at_once: true)
 
   it "that collect garbage and run the VM's jobs do no harm" do
     output = child(<<~'RUBY')
@@ -20,8 +20,6 @@ RSpec.shared_examples "Ractors" do |liveness|
       allocations = collector.stats[:allocations]
       collector.stop!
       $stdout.write [flushes.positive?, allocations[:counted] > 10_000, allocations.except(:vm).values.sum == allocations[:vm]].inspect
-      $stdout.flush
-      exit!(0)
     RUBY
     expect(output).to eq "[true, true, true]"
   end
@@ -36,8 +34,6 @@ RSpec.shared_examples "Ractors" do |liveness|
         collector.start!
       end
       $stdout.write "begun"
-      $stdout.flush
-      exit!(0)
     RUBY
     expect(output).to eq "begun"
   end
@@ -60,8 +56,6 @@ RSpec.shared_examples "Ractors" do |liveness|
       before = collector.stats[:samples]
       1000.times { Object.new }
       $stdout.write(collector.stats[:samples] - before >= 1000)
-      $stdout.flush
-      exit!(0)
     RUBY
     expect(output).to eq "true"
   end
@@ -82,8 +76,6 @@ RSpec.shared_examples "Ractors" do |liveness|
       GC.start
       other.stop!
       $stdout.write "alive"
-      $stdout.flush
-      exit!(0)
     RUBY
     expect(output).to eq "alive"
   end
@@ -113,8 +105,6 @@ RSpec.shared_examples "Ractors" do |liveness|
       done = true
       thread.join
       $stdout.write counts.reject { |count| Integer === count && count >= 1_000 }
-      $stdout.flush
-      exit!(0)
     RUBY
     expect(output).to eq "[]"
   end
@@ -129,8 +119,6 @@ RSpec.shared_examples "Ractors" do |liveness|
         collector.stop!
       end
       $stdout.write "survived"
-      $stdout.flush
-      exit!(0)
     RUBY
     expect(output).to eq "survived"
   end
@@ -142,24 +130,10 @@ Collecting::BACK_ENDS.each do |liveness|
   end
 end
 
-RACTOR_KINDS = {
-  "exact, free_hook" => "sample_rate: 1, liveness: :free_hook",
-  "exact, weak_map" => "sample_rate: 1, liveness: :weak_map",
-  "bursts, weak_map" => "mode: :burst, overhead: 0.3, liveness: :weak_map"
-}.freeze
-
-RSpec.shared_examples "Ractors beside the main one" do |options|
+RSpec.shared_examples "Ractors beside the main one" do |kind|
   define_method(:child) do |code|
-    Child.run(<<~RUBY, "-W0").tap { |output| expect(output).to end_with("end") }
-      options = #{options.dump}
-      def start = MemprofilerPprof::Collector.new(#{options}).tap(&:start!)
-      def take(ractor) = ractor.respond_to?(:take) ? ractor.take : ractor.value
-      def balance(collector) = collector.stats[:allocations].then { |all| all.except(:vm).values.sum - all[:vm] }
-      #{code}
-      $stdout.write "end"
-      $stdout.flush
-      exit!(0)
-    RUBY
+    program = "CODE = #{kind.code.dump}; def start = eval(CODE).tap(&:start!); #{code}; $stdout.write('end')"
+    expect(Child.run(program, "-W0", at_once: true)).to end_with "end"
   end
 
   # 3.3 and 3.4 crash at a collection after objects were moved, without us too.
@@ -181,7 +155,7 @@ RSpec.shared_examples "Ractors beside the main one" do |options|
       end
       abort "shared objects are gone" unless take(reader).positive? && Shared[:list].all?(String)
       abort "no profile" if collector.flush(gc: true).pprof_data.bytesize < 100
-      abort "unbalanced: #{collector.stats[:allocations]}" unless balance(collector).zero?
+      abort "unbalanced: #{collector.stats[:allocations]}" unless imbalance(collector).zero?
       collector.stop!
     RUBY
   end
@@ -205,7 +179,7 @@ RSpec.shared_examples "Ractors beside the main one" do |options|
       others.each { |ractor| take(ractor) rescue ($!.is_a?(Ractor::RemoteError) || abort($!.inspect)) }
       others = nil
       3.times { GC.start && collector.flush }
-      abort "unbalanced: #{collector.stats[:allocations]}" unless balance(collector).zero?
+      abort "unbalanced: #{collector.stats[:allocations]}" unless imbalance(collector).zero?
       collector.stop!
     RUBY
   end
@@ -234,14 +208,14 @@ RSpec.shared_examples "Ractors beside the main one" do |options|
           2_000.times { Object.new }
           collector.flush(gc: true)
           collector.stop!
-          exit!(balance(collector).zero? ? 0 : 3) # the end of a VM forked beside Ractors may be a bug of its own on 3.1
+          exit!(imbalance(collector).zero? ? 0 : 3) # the end of a VM forked beside Ractors may be a bug of its own on 3.1
         end
         Process.wait(pid)
         abort $?.inspect unless $?.success?
       end
       IO.popen(["/proc/self/exe", "--disable=gems", "-W0", *$LOAD_PATH.map { |folder| "-I#{folder}" }, "-e", <<~PROGRAM], &:read)
         require "ruby_memprofiler_pprof"
-        MemprofilerPprof::Collector.new(#{options}).start!
+        #{CODE}.start!
         2.times { Ractor.new { Ractor.receive } } # such that allocate crash 3.4's exit
         at_exit { 1_000.times { Object.new } }
         20_000.times { Object.new }
@@ -264,7 +238,7 @@ RSpec.shared_examples "Ractors beside the main one" do |options|
       allocations = collector.stats[:allocations]
       total = MemprofilerPprof::ProfileReader.read(data.pprof_data).total("allocations")
       elsewhere = allocations[:other_ractor] + allocations[:unseen] + allocations[:hook_lost]
-      abort "unbalanced: #{allocations}" unless balance(collector).zero?
+      abort "unbalanced: #{allocations}" unless imbalance(collector).zero?
       abort "nothing allocated elsewhere: #{allocations}" unless elsewhere > n / 4
       # Bursts tell it by the windows' estimate alone.
       range = collector.mode == :burst ? (n * 0.1)..(n * 1.6) : n..(n * 1.01 + 2_000)
@@ -276,24 +250,28 @@ RSpec.shared_examples "Ractors beside the main one" do |options|
   end
 end
 
-RACTOR_KINDS.each do |name, options|
-  RSpec.describe "Ractors beside the main one (#{name})" do
-    include_examples "Ractors beside the main one", options
+[
+  *Collecting::KINDS.select(&:exact?),
+  Collecting::Kind.new("bursts, weak_map", { mode: :burst, overhead: 0.3, liveness: :weak_map })
+].each do |kind|
+  RSpec.describe "Ractors beside the main one (#{kind.name})" do
+    include_examples "Ractors beside the main one", kind
   end
 end
 
 # One word of the VM says which events are announced; a Ractor's end, and its own tracing, overwrite it before Ruby 4.0.
-RSpec.describe "A hook that another Ractor has switched off" do
-  Collecting::BACK_ENDS.each do |liveness|
+Collecting::BACK_ENDS.each do |liveness|
+  RSpec.describe "A hook that another Ractor has switched off (liveness: #{liveness})" do
+    include_context "with liveness", liveness
+
     {
       "by being collected" => "6.times { take(Ractor.new { 1 }) } && 3.times { GC.start }",
       "by a TracePoint of its own" => "take(Ractor.new { TracePoint.new(:line) {}.tap(&:enable).disable })",
       "and then forks" => "6.times { take(Ractor.new { 1 }) } && 3.times { GC.start }; pid = fork and Process.wait(pid) && exit!($?.exitstatus)"
     }.each do |how, code|
-      it "#{how} is put in again, the gap counted (liveness: #{liveness})" do
-        output = Child.run(<<~RUBY, "-W0")
-          def take(ractor) = ractor.respond_to?(:take) ? ractor.take : ractor.value
-          collector = exact(liveness: :#{liveness})
+      it "#{how} is put in again, the gap counted" do
+        output = run_child(<<~RUBY, "-W0", at_once: true)
+          collector = exact
           collector.start!
           #{code}
           GC.disable
@@ -317,25 +295,21 @@ RSpec.describe "A hook that another Ractor has switched off" do
           abort "miscounted: \#{allocations}" unless missing < 5_000 || allocations[:hook_lost] >= missing * 0.8
           collector.stop!
           $stdout.write "end"
-          $stdout.flush
-          exit!(0)
         RUBY
         expect(output).to end_with "end"
       end
     end
 
-    it "is put in again by the next collection, without a call of ours (liveness: #{liveness})" do
-      output = Child.run(<<~RUBY, "-W0")
-        collector = exact(liveness: :#{liveness})
+    it "is put in again by the next collection, without a call of ours" do
+      output = run_child(<<~RUBY, "-W0", at_once: true)
+        collector = exact
         collector.start!
-        6.times { Ractor.new { 1 }.then { |ractor| ractor.respond_to?(:take) ? ractor.take : ractor.value } }
+        6.times { take(Ractor.new { 1 }) }
         3.times { GC.start }
         1_000.times { Object.new }
         GC.start
         100_000.times { Object.new }
         print collector.stats[:allocations][:hook_lost] < 50_000
-        $stdout.flush
-        exit!(0)
       RUBY
       expect(output).to eq "true"
     end

@@ -18,20 +18,9 @@ RSpec.describe "scarcity" do
       raise what unless holds
     end
 
-    def balanced?(collector)
-      parts = collector.stats[:allocations]
-      parts.except(:vm).values.sum == parts[:vm]
-    end
-
     def busy(seconds)
       ending = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + seconds
       yield while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) < ending
-    end
-
-    def allocations_in(data, name)
-      samples = READER.read(data.pprof_data).samples
-      samples.select { |sample| sample.stack.any? { |frame| frame.name.match?(/\b#{name}\z/) } }
-             .sum { |sample| sample.values.fetch("allocations") }
     end
 
     def counted_site = Array.new(1_000) { Object.new }
@@ -43,7 +32,7 @@ RSpec.describe "scarcity" do
       data = collector.flush
       n = allocations_in(data, :counted_site)
       expect "#{n} objects of 1,001 recorded, #{data.dropped_samples}", BURST ? n > 10_000 : n.between?(1_000, 1_002)
-      expect "off by an amount", balanced?(collector)
+      expect "off by an amount", imbalance(collector).zero?
     end
 
     def resident_bytes = File.read("/proc/self/statm").split[1].to_i * 4096
@@ -159,7 +148,7 @@ RSpec.describe "scarcity" do
           list = nil
           GC.start
 
-          expect "off", balanced?(running)
+          expect "off", imbalance(running).zero?
           flushes << running.flush
           running.stop!
           flushes << running.flush
@@ -192,7 +181,7 @@ RSpec.describe "scarcity" do
             kept.shift(kept.size / 2)
             data = limited.flush(gc: true)
             limited.stop!
-            expect "off", balanced?(limited)
+            expect "off", imbalance(limited).zero?
             print limited.stats[:memory][:total], "\n", data.pprof_data.size, "\n"
             $stdout.binmode.write(data.pprof_data)
           RUBY

@@ -90,9 +90,9 @@ RSpec.shared_context "with liveness" do |liveness|
 
   define_method(:exact) { |**options| super(liveness: liveness, **options) }
 
-  define_method(:run_child) do |code, *options|
+  define_method(:run_child) do |code, *options, **how|
     Child.run("def exact(**o) = MemprofilerPprof::Collector.new(sample_rate: 1, liveness: :#{liveness}, **o); #{code}",
-              *options)
+              *options, **how)
   end
 end
 
