@@ -225,7 +225,7 @@ RSpec.describe "scarcity" do
           require "rbconfig"
           program = <<~'PROGRAM'
             OPTIONS = { #{options} }
-            #{common.gsub("\n", "\n  ")}
+            #{(Child::PRELUDE + common).gsub("\n", "\n  ")}
             def deep(n) = n.zero? ? Object.new : deep(n - 1)
             running = collector
             running.start!
@@ -240,8 +240,8 @@ RSpec.describe "scarcity" do
           PROGRAM
           most = Process.getrlimit(:STACK)[1]
           [256 * 1024, 1024 * 1024, 64 * 1024 * 1024, most].each do |size|
-            system(RbConfig.ruby, "--disable=gems", *$LOAD_PATH.map { |folder| "-I" + folder }, "-rruby_memprofiler_pprof",
-                   "-e", program, rlimit_stack: [size, most], exception: true)
+            system(RbConfig.ruby, "--disable=gems", *$LOAD_PATH.map { |folder| "-I" + folder }, "-e", program,
+                   rlimit_stack: [size, most], exception: true)
           end
         RUBY
         expect(output).to eq "caught caught caught caught "

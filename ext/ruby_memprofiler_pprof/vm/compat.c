@@ -299,9 +299,8 @@ memsize_of_data(VALUE object)
 }
 
 size_t
-mpp_compat_memsize(VALUE object, bool *ran_foreign_code)
+mpp_compat_memsize(VALUE object)
 {
-    *ran_foreign_code = false;
     switch (RB_BUILTIN_TYPE(object)) {
 #if MPP_RUBY_AT_LEAST(4, 0)
     case RUBY_T_CLASS: /* its size walks class extensions that may be invalid */
@@ -315,7 +314,6 @@ mpp_compat_memsize(VALUE object, bool *ran_foreign_code)
     case RUBY_T_MOVED:
         return 0;
     case RUBY_T_DATA:
-        *ran_foreign_code = true;
         return memsize_of_data(object);
     default:
         return rb_obj_memsize_of(object);

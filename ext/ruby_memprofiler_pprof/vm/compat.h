@@ -88,8 +88,8 @@ bool mpp_compat_is_marked(VALUE object);
 
 /*
  * The object's size in bytes as ObjectSpace.memsize_of tells it. Runs a T_DATA's size function protected: an exception
- * counts as size 0, *ran_foreign_code tells that the VM may have done anything meanwhile. [gvl]
+ * counts as size 0. [gvl]
  */
-size_t mpp_compat_memsize(VALUE object, bool *ran_foreign_code);
+size_t mpp_compat_memsize(VALUE object);
 
 #endif

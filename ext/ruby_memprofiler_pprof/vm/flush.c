@@ -28,11 +28,9 @@ measure_record(void *context, const mpp_live_record_t *record, uint64_t *bytes)
 {
     mpp_walk_t *walk = context;
     VALUE object = Qnil;
-    bool ran_foreign_code;
     mpp_finding_t finding = walk->collector->liveness->find(walk, record, &object);
     if (finding != MPP_FOUND_ALIVE) return finding;
-    *bytes = mpp_compat_memsize(object, &ran_foreign_code);
-    if (ran_foreign_code) walk->sweeping = mpp_compat_gc_sweeping();
+    if (mpp_own_work_measure(object, bytes)) walk->sweeping = mpp_compat_gc_sweeping();
     RB_GC_GUARD(object);
     return MPP_FOUND_ALIVE;
 }

@@ -26,12 +26,11 @@ typedef struct {
 static bool
 commit_known(drain_t *drain, VALUE object)
 {
-    bool ran_foreign_code;
     if (drain->sample.entry.raw || RB_BUILTIN_TYPE(object) == RUBY_T_DATA) return false;
     mpp_birth_t birth = drain->stamp;
     birth.class_name = mpp_names_find_class(drain->profile, object);
     if (birth.class_name == 0) return false;
-    birth.bytes = mpp_compat_memsize(object, &ran_foreign_code);
+    birth.bytes = mpp_compat_memsize(object);
     mpp_profile_commit(drain->profile, &drain->sample, &birth);
     return true;
 }
@@ -53,10 +52,9 @@ commit_new(VALUE argument)
     drain_t *drain = (drain_t *)argument;
     VALUE object = drain->sample.entry.object;
     mpp_birth_t birth = drain->stamp;
-    bool ran_foreign_code;
     if (drain->sample.entry.raw && !mpp_compat_has_memory()) return Qfalse;
     name_frames(drain);
-    birth.bytes = mpp_compat_memsize(object, &ran_foreign_code);
+    (void)mpp_own_work_measure(object, &birth.bytes);
     birth.class_name = mpp_names_find_class(drain->profile, object);
     if (birth.class_name == 0) {
         if (!mpp_compat_has_memory()) return Qfalse;

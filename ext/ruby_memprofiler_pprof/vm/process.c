@@ -60,6 +60,7 @@ static void
 begin(mpp_own_work_t *work, bool counts, bool kept)
 {
     work->kept = kept;
+    work->measuring = false;
     work->allocated = counts ? mpp_compat_allocated_objects() : 0;
     work->thread = rb_thread_current();
     work->next = mpp_process.own_work;
@@ -105,6 +106,31 @@ void
 mpp_own_work_resume(mpp_own_work_t *work)
 {
     if (work) mpp_own_work_begin(work);
+}
+
+static mpp_own_work_t *
+measuring_here(void)
+{
+    VALUE thread = rb_thread_current();
+    mpp_own_work_t *work = mpp_process.own_work;
+    while (work && !(work->measuring && work->thread == thread)) work = work->next;
+    return work;
+}
+
+bool
+mpp_own_work_measure(VALUE object, uint64_t *bytes)
+{
+    if (RB_BUILTIN_TYPE(object) != RUBY_T_DATA) {
+        *bytes = mpp_compat_memsize(object);
+        return false;
+    }
+    if (measuring_here()) return false;
+    mpp_own_work_t *work = innermost();
+    if (work) work->measuring = true;
+    *bytes = mpp_compat_memsize(object);
+    work = measuring_here(); /* not there any more in a child that the function forked */
+    if (work) work->measuring = false;
+    return true;
 }
 
 bool

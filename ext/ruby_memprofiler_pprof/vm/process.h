@@ -16,6 +16,7 @@ typedef struct mpp_own_work mpp_own_work_t;
 struct mpp_own_work {
     VALUE thread;
     bool kept; /* see mpp_own_work_begin_kept */
+    bool measuring; /* a size function is being called in it */
     size_t allocated; /* the VM's count when it began, 0: not counted here */
     mpp_own_work_t *next;
 };
@@ -51,6 +52,13 @@ void mpp_own_work_begin_kept(mpp_own_work_t *work);
  * (in a forked child). [gvl] */
 mpp_own_work_t *mpp_own_work_suspend(void);
 void mpp_own_work_resume(mpp_own_work_t *work);
+
+/*
+ * The object's size in bytes, within our own work. A T_DATA's size function is another extension's code and may do anything,
+ * a flush among it: within one no other is called, and *bytes is left alone. True: such code has run, and the VM may have done
+ * anything meanwhile. [gvl]
+ */
+bool mpp_own_work_measure(VALUE object, uint64_t *bytes);
 
 /* Whether the running thread is in a stretch of our own work; ask only while mpp_process.n_own_work is not 0. [newobj] */
 bool mpp_own_work_here(void);

@@ -207,8 +207,7 @@ const mpp_liveness_t mpp_liveness_weak_map = {
 size_t
 mpp_weak_map_bytes(const mpp_weak_map_t *weak)
 {
-    bool ran_foreign_code;
-    return NIL_P(weak->map) ? 0 : mpp_compat_memsize(weak->map, &ran_foreign_code);
+    return NIL_P(weak->map) ? 0 : mpp_compat_memsize(weak->map);
 }
 
 void

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# For the benchmarks alone: never packaged. support/floor.rb builds it under tmp/.
+# For the benchmarks alone: never packaged. support/floor.rb builds it.
 
 require "mkmf"
 
