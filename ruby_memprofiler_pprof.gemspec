@@ -25,7 +25,7 @@ Gem::Specification.new do |spec|
 
   spec.files = Dir.glob(
     ["lib/**/*.rb", "ext/ruby_memprofiler_pprof/*.{rb,map}", "ext/ruby_memprofiler_pprof/{core,vm,proto}/*.{c,h,proto}",
-     "docs/**/*.md", "README.md", "CHANGELOG.md", "LICENSE"],
+     "docs/**/*.md", "bench/*.md", "README.md", "CHANGELOG.md", "LICENSE"],
     base: __dir__
   ).sort
   spec.extensions = ["ext/ruby_memprofiler_pprof/extconf.rb"]

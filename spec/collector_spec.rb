@@ -161,6 +161,24 @@ RSpec.describe MemprofilerPprof::Collector do
       expect(objects(data)).to eq 12
     end
 
+    it "takes the options of a flush" do
+      collector = exact
+      work = -> { 40.times { "garbage" * 10 } && nil }
+      kept = nil
+      data = collector.profile(gc: true, sample_types: :go, class_names: :frame) do
+        Fiber.new(&work).resume
+        kept = Object.new
+      end
+      profile = read(data)
+      expect(profile.sample_types.map(&:first)).to eq %w[alloc_objects alloc_space inuse_objects inuse_space]
+      strings = profile.samples.select { |sample| sample.stack.first.name == "String" }
+      expect(total(strings, "alloc_objects")).to be >= 40
+      expect(total(strings, "inuse_objects")).to be <= 2
+      expect(profile.total("inuse_objects")).to be >= 1
+      expect(kept).not_to be_nil
+      expect(read(collector.profile(min_gc_age: 5) { kept = Object.new }).total("retained_objects")).to eq 0
+    end
+
     it "does not run the block of a running collector, which goes on" do
       collector = exact
       collector.start!

@@ -163,8 +163,12 @@ RSpec.describe "the options of a Collector" do
     end
   end
 
-  it "profile refuses unknown threads, and does not start" do
+  it "profile refuses unknown threads and options of a flush, and does not start" do
     collector = make
+    %i[gc min_gc_age sample_types class_names].each do |option|
+      expect { collector.profile(option => hostile) { raise "run" } }.to raise_error(TypeError, /\A#{option} must be/)
+    end
+    expect { collector.profile(class_names: :none) { raise "run" } }.to raise_error(ArgumentError, /\Aclass_names must be/)
     expect { collector.profile(threads: :main) { raise "run" } }.to raise_error(ArgumentError, /\Athreads must be/)
     expect { collector.profile(threads: hostile) { raise "run" } }.to raise_error(TypeError, /\Athreads must be/)
     expect { collector.profile }.to raise_error(ArgumentError, /block/)

@@ -22,6 +22,17 @@ RSpec.describe MemprofilerPprof::ProfileData do
 
   def files = Dir.children(".").sort
 
+  it "refuses an estimate of what is none, or of what nothing is known of" do
+    raw = exact(raw_counts: true).profile { Object.new }
+    expect { raw.estimate(/x/) }.to raise_error(MemprofilerPprof::StateError, /raw_counts/)
+    [exact(liveness: :none).profile { Object.new }, exact(liveness: :none).flush].each do |blind|
+      [nil, "retained_size", :retained_objects].each do |type|
+        expect { blind.estimate(/x/, type: type) }.to raise_error(ArgumentError, /type must be .*, not "ret.*liveness: :none/)
+      end
+      expect(blind.estimate(/no such/, type: :allocations).value).to eq 0
+    end
+  end
+
   it "is frozen to the bottom, and may be shared between Ractors" do
     data = exact.profile { Object.new }
     expect(data).to be_frozen
@@ -120,6 +131,7 @@ RSpec.describe MemprofilerPprof::ProfileData do
         "a\0b" => ArgumentError, 3 => TypeError, nil => TypeError }.each do |path, error|
         expect { data.write(path) }.to raise_error(error)
       end
+      expect { data.write("missing/x") }.to raise_error(Errno::ENOENT, %r{ missing/x\z})
       expect(files).to eq %w[file folder]
       expect(Dir.children("folder")).to be_empty
       expect(File.read("file")).to eq "old"

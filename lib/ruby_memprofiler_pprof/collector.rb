@@ -195,16 +195,27 @@ module MemprofilerPprof
     # too soon for that. It stops also when the block raises or is left, and the exception goes on.
     #
     # @param threads [Symbol, nil] +:all+ or +:current+, for this run alone; nil: as the collector has it
+    # @param gc [Boolean] see {#flush}: without it garbage that is not collected yet counts as retained
+    # @param min_gc_age [Integer] see {#flush}
+    # @param sample_types [Symbol, nil] see {#flush}
+    # @param class_names [Symbol, nil] see {#flush}
     # @return [ProfileData]
     # @raise [StateError] if the collector is running: it goes on, the block is not called
     # @raise [ArgumentError] without a block
-    # @raise [TypeError, ArgumentError] if threads is something else
+    # @raise [TypeError, ArgumentError] if an option is something else; the block is not called
     # @example What one request allocates, in a server with many threads
     #   collector.profile(threads: :current) { app.call(env) }
-    def profile(threads: nil, &block)
+    # @example What a piece of work leaves behind
+    #   collector.profile(gc: true) { work }
+    def profile(threads: nil, gc: false, min_gc_age: 0, sample_types: nil, class_names: nil, &block)
       raise ArgumentError, "profile needs a block" unless block
 
-      profile_native(Options.override(:threads, threads, @threads), &block)
+      flush_options = {
+        gc: Options.check(:gc, gc), min_gc_age: Options.check(:min_gc_age, min_gc_age),
+        sample_types: Options.override(:sample_types, sample_types, nil),
+        class_names: Options.override(:class_names, class_names, nil)
+      }
+      profile_native(Options.override(:threads, threads, @threads), flush_options, &block)
     end
 
     private

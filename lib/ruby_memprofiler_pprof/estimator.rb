@@ -9,7 +9,7 @@ module MemprofilerPprof
   # @api private
   class Estimator
     # @param data [ProfileData]
-    # @param live_thinning [Float] share of the live samples that thinning has left
+    # @param live_thinning [Float, nil] share of the live samples that thinning has left; nil: none were followed
     # @param spread [Hash, nil] in burst mode, what the flush knows of the windows
     def initialize(data, live_thinning, spread)
       @sample_rate = data.sample_rate
@@ -19,12 +19,16 @@ module MemprofilerPprof
     end
 
     # @return [Estimate]
-    # @raise [ArgumentError] if the profile has no such type
+    # @raise [ArgumentError] if the profile has no such type, or nothing is known of it
     def estimate(pattern, type)
       types = @profile.sample_types.map(&:first)
       index = type.nil? ? types.size - 1 : types.index(type.to_s)
       unless index
         raise ArgumentError, "type must be one of #{types.map(&:inspect).join(", ")}, not #{type.inspect}"
+      end
+      if index >= 2 && @live_thinning.nil?
+        raise ArgumentError, "type must be one of #{types.first(2).map(&:inspect).join(", ")}, not #{types[index].inspect}: " \
+                             "with liveness: :none nothing is known of what is retained"
       end
 
       samples = @profile.samples.select { |sample| matches?(sample, pattern) }

@@ -14,7 +14,7 @@ module MemprofilerPprof
       Rule.new(types: [Integer], test: range.method(:cover?), allowed: "an Integer from #{range.min} to #{range.max}")
     end
     one_of = lambda do |*symbols|
-      Rule.new(types: [Symbol], test: symbols.method(:include?), allowed: symbols.map(&:inspect).join(", "))
+      Rule.new(types: [Symbol], test: symbols.method(:include?), allowed: [symbols[..-2].map(&:inspect).join(", "), symbols.last.inspect].join(" or "))
     end
     boolean = Rule.new(types: [TrueClass, FalseClass], test: ->(_) { true }, allowed: "true or false")
     rate = Rule.new(types: [Float, Integer, Rational], test: (MIN_SAMPLE_RATE..1).method(:cover?),
@@ -67,8 +67,8 @@ module MemprofilerPprof
       # @raise [ArgumentError] naming both of what does not go together
       def check_mode(mode, overhead:, timer_signal:, sample_rate:, raw_counts:)
         if mode == :fixed
-          refuse("overhead", overhead, "mode: :fixed, which follows sample_rate") if overhead
-          refuse("timer_signal", timer_signal, "mode: :fixed") if timer_signal
+          refuse("overhead", overhead, "mode: :fixed, which follows sample_rate (pass mode: :burst)") if overhead
+          refuse("timer_signal", timer_signal, "mode: :fixed (pass mode: :burst)") if timer_signal
           return
         end
         refuse("sample_rate", sample_rate, "mode: :burst, which follows overhead") if sample_rate

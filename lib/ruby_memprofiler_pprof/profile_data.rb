@@ -62,18 +62,22 @@ module MemprofilerPprof
 
     # How much the stacks with a matching frame have of a value, and how well that is known: retained bytes, unless another
     # type is asked for. What was dropped is not in it. Where nothing was sampled there may still be as much as the interval
-    # says. Of no use with +raw_counts+.
+    # says.
     #
     # @param pattern [Regexp] matched against the names of functions
     # @param type [String, Symbol, nil] one of the profile's sample types, such as +"retained_size"+ or +"alloc_space"+;
     #   nil: the last, retained bytes
     # @return [Estimate]
     # @raise [TypeError] if pattern is not a Regexp
-    # @raise [ArgumentError] if the profile has no such type
+    # @raise [ArgumentError] if the profile has no such type, or nothing is known of it: of what is retained with
+    #   +liveness: :none+
+    # @raise [StateError] with +raw_counts+, where nothing is an estimate of the whole
     # @example
     #   collector.flush.estimate(/Product#to_json/).to_s # => "3.1 MB (2.7 – 3.5)"
     def estimate(pattern, type: nil)
       raise TypeError, "pattern must be a Regexp, not #{pattern.inspect}" unless Regexp === pattern
+
+      raise StateError, "there is no estimate of anything where raw_counts is true" if @raw_counts
 
       Estimator.new(self, @live_thinning, @spread).estimate(pattern, type)
     end
@@ -98,6 +102,8 @@ module MemprofilerPprof
       File.rename(temporary, path)
       temporary = nil
       sync_folder(folder)
+    rescue SystemCallError => e
+      raise SystemCallError.new(path, e.errno) # names the file that was asked for
     ensure
       remove(temporary) if temporary
     end

@@ -276,11 +276,17 @@ collector_burst_fallback(VALUE self)
     return fallback ? rb_str_new_cstr(fallback) : Qnil;
 }
 
+typedef struct {
+    VALUE collector;
+    VALUE flush_options; /* a Hash */
+} profile_call_t;
+
 static VALUE
-yield_and_flush(VALUE self)
+yield_and_flush(VALUE argument)
 {
+    profile_call_t *call = (profile_call_t *)argument;
     rb_yield_values(0);
-    return rb_funcall(self, rb_intern("flush"), 0);
+    return rb_funcallv_kw(call->collector, rb_intern("flush"), 1, &call->flush_options, RB_PASS_KEYWORDS);
 }
 
 static VALUE
@@ -291,12 +297,13 @@ stop_at_once(VALUE self)
 
 /* Not in Ruby, where an exception of a signal or of another thread could come between the start and an `ensure`. */
 static VALUE
-collector_profile(VALUE self, VALUE threads)
+collector_profile(VALUE self, VALUE threads, VALUE flush_options)
 {
+    profile_call_t call = {self, flush_options};
     if (!RTEST(collector_start(self, threads, Qfalse))) {
         rb_raise(rb_path2class("MemprofilerPprof::StateError"), "the collector is running: stop it before profile");
     }
-    return rb_ensure(yield_and_flush, self, stop_at_once, self);
+    return rb_ensure(yield_and_flush, (VALUE)&call, stop_at_once, self);
 }
 
 static VALUE
@@ -344,7 +351,7 @@ mpp_collector_define(VALUE module)
     rb_define_private_method(klass, "start_native", collector_start, 2);
     rb_define_private_method(klass, "stop_native", collector_stop, 1);
     rb_define_private_method(klass, "burst_fallback_native", collector_burst_fallback, 0);
-    rb_define_private_method(klass, "profile_native", collector_profile, 1);
+    rb_define_private_method(klass, "profile_native", collector_profile, 2);
     rb_define_method(klass, "running?", collector_running_p, 0);
     rb_define_method(klass, "live_heap_samples_count", collector_live_heap_samples_count, 0);
     rb_define_private_method(klass, "flush_native", collector_flush, 5);

@@ -410,7 +410,9 @@ build_profile_data(flush_t *flush)
     rb_iv_set(data, "@started_at", rb_obj_freeze(started_at));
     rb_iv_set(data, "@duration", DBL2NUM((double)flush->duration_ns / 1e9));
     rb_iv_set(data, "@sample_rate", DBL2NUM(mpp_run_sample_rate(flush->collector)));
-    rb_iv_set(data, "@live_thinning", DBL2NUM(flush->live_thinning));
+    bool follows = flush->collector->liveness->keeps_records;
+    rb_iv_set(data, "@raw_counts", flush->collector->raw_counts ? Qtrue : Qfalse);
+    rb_iv_set(data, "@live_thinning", follows ? DBL2NUM(flush->live_thinning) : Qnil);
     rb_iv_set(data, "@spread", flush->in_bursts ? build_spread(flush) : Qnil);
     return rb_obj_freeze(data);
 }

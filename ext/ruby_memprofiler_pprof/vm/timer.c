@@ -277,7 +277,7 @@ mpp_timer_start(int signal_number)
 {
     if (timer.signal_number != 0) return NULL;
     if (signal_number == 0 && (signal_number = free_signal()) == 0) return "every real-time signal is in use";
-    if (!is_free(signal_number)) return "the signal that was asked for is in use";
+    if (!is_free(signal_number)) return "the program uses the signal that timer_signal names";
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
     sigfillset(&action.sa_mask);
     if (sigaction(signal_number, &action, &timer.former) != 0) return "the signal cannot be handled";
