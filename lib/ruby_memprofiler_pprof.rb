@@ -27,5 +27,3 @@ module MemprofilerPprof
 end
 
 require_relative "ruby_memprofiler_pprof/collector"
-require_relative "ruby_memprofiler_pprof/fork"
-require_relative "ruby_memprofiler_pprof/ractor_pause" if RUBY_VERSION < "3.3"

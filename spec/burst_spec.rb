@@ -73,6 +73,34 @@ RSpec.describe "burst mode" do
     expect(data.estimate(/no such method/, type: :allocations)).to have_attributes(value: 0, low: 0, high: be > 0)
   end
 
+  it "that cannot be had is no start where warnings raise, and leaves a fork as it is" do
+    output = Child.run(<<~'RUBY')
+      module Warning
+        def self.warn(message, **) = message.include?("MemprofilerPprof") && raise(message)
+      end
+      running = MemprofilerPprof::Collector.new(mode: :burst).tap(&:start!)
+      pending = Process.getrlimit(:SIGPENDING)
+      reader, writer = IO.pipe
+      pid = fork do
+        Process.setrlimit(:SIGPENDING, 0, pending[1])
+        Process.wait(Process.fork { writer.write(running.stats[:mode]) && exit!(0) }) rescue writer.write("raised")
+        exit!(0)
+      end
+      writer.close
+      print reader.read, " "
+      Process.wait(pid)
+      running.stop!
+      Process.setrlimit(:SIGPENDING, 0, pending[1])
+      collector = MemprofilerPprof::Collector.new(mode: :burst)
+      begin
+        collector.start!
+      rescue => e
+        print e.message.include?("instead of in bursts"), " ", collector.running?
+      end
+    RUBY
+    expect(output).to eq "fixed true false"
+  end
+
   it "estimates nothing with certainty from no window, or one" do
     collector = bursts
     collector.start!

@@ -161,6 +161,14 @@ RSpec.describe MemprofilerPprof::Collector do
       expect(objects(data)).to eq 12
     end
 
+    it "may be of a new collector each time: the VM knows that there is memory to collect" do
+      megabytes = Child.run(<<~'RUBY')
+        3_000.times { exact.profile { Object.new } }
+        print File.read("/proc/self/statm").split[1].to_i * 4096 / 1024**2
+      RUBY
+      expect(megabytes.to_i).to be < (Child.sanitized? ? 1_500 : 150)
+    end
+
     it "takes the options of a flush" do
       collector = exact
       work = -> { 40.times { "garbage" * 10 } && nil }

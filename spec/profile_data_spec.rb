@@ -33,6 +33,12 @@ RSpec.describe MemprofilerPprof::ProfileData do
     end
   end
 
+  it "refuses a pattern that no name can be matched against" do
+    data = exact.profile { MemprofilerPprof::Collector.instance_method(:stats) && eval("def größe = Object.new; größe", binding) }
+    expect { data.estimate(/\xff/n) }.to raise_error(ArgumentError, /pattern must match UTF-8/)
+    expect(data.estimate(/größe/, type: :allocations).value).to eq 1
+  end
+
   it "is frozen to the bottom, and may be shared between Ractors" do
     data = exact.profile { Object.new }
     expect(data).to be_frozen
@@ -115,6 +121,26 @@ RSpec.describe MemprofilerPprof::ProfileData do
       expect(File.pipe?("pipe")).to be true
       expect(data.write("/dev/null")).to eq 10
       expect(File.chardev?("/dev/null")).to be true
+    end
+
+    it "writes to what is open already, and leaves the file that it has" do
+      File.write("log", "earlier\n")
+      program = <<~RUBY
+        data = MemprofilerPprof::Collector.new(sample_rate: 1).profile { Object.new }
+        data.write("/dev/stdout")
+        data.write("/dev/fd/1")
+        data.write("/proc/self/fd/1")
+        $stderr.write data.pprof_data.bytesize
+      RUBY
+      folders = $LOAD_PATH.map { |folder| "-I#{folder}" }
+      pid = spawn({ "RUBYOPT" => nil }, RbConfig.ruby, "--disable=gems", *folders, "-rruby_memprofiler_pprof", "-e", program,
+                  out: ["log", "a"], err: "size")
+      Process.wait(pid)
+      expect(File.binread("log")[0, 8]).to eq "earlier\n"
+      profiles = File.binread("log")[8..]
+      expect(profiles.bytesize).to eq 3 * File.read("size").to_i
+      expect(ProfileRules.violations(profiles[0, profiles.bytesize / 3])).to eq []
+      expect { data.write("/dev/fd/999") }.to raise_error(Errno::EBADF)
     end
 
     it "raises what a full disk gives" do

@@ -149,7 +149,7 @@ module MemprofilerPprof
       return false unless start_native(@threads, @mode == :burst)
 
       reason = burst_fallback_native
-      warn "#{self.class}: a fixed rate of #{DEFAULT_SAMPLE_RATE} instead of in bursts, for #{reason}" if reason
+      warn_of_fallback(reason) if reason
       true
     end
     alias start start!
@@ -219,6 +219,17 @@ module MemprofilerPprof
     end
 
     private
+
+    def initialize_copy(_other) = raise(TypeError, "a collector cannot be copied")
+
+    # A program may make warnings raise: then this is no start.
+    def warn_of_fallback(reason)
+      warned = false
+      warn "#{self.class}: a fixed rate of #{DEFAULT_SAMPLE_RATE} instead of in bursts, for #{reason}"
+      warned = true
+    ensure
+      stop! unless warned
+    end
 
     def encode(delta, gc, min_gc_age, sample_types, class_names)
       Options.check(:gc, gc)

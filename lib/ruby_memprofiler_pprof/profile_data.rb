@@ -35,7 +35,9 @@ module MemprofilerPprof
 
     # Writes the profile to a file, whole or not at all: it goes to a new file in the same folder, which takes the name
     # once it is on disk. A file that had the name keeps its permissions, and on any error stays as it was; of a symbolic
-    # link, the file that it names is replaced. A device or a pipe is written to as it is.
+    # link, the file that it names is replaced. A device, a pipe, and what is open already (+/dev/stdout+, +/dev/fd/3+) is
+    # written to as it is. Where the folder is not ours to write to, or other names of the file are to stay names of it, write
+    # {#pprof_data}.
     #
     # @param path [String, #to_path] the file's name, by custom ending in +.pb.gz+
     # @return [Integer] bytes written
@@ -46,6 +48,9 @@ module MemprofilerPprof
     #   collector.flush.write("heap.pb.gz")
     def write(path)
       path = File.path(path)
+      descriptor = OPEN_ALREADY.match(path)
+      return write_open(descriptor) if descriptor
+
       mode = nil
       begin
         File.open(path, File::WRONLY, binmode: true) do |file|
@@ -80,6 +85,8 @@ module MemprofilerPprof
       raise StateError, "there is no estimate of anything where raw_counts is true" if @raw_counts
 
       Estimator.new(self, @live_thinning, @spread).estimate(pattern, type)
+    rescue Encoding::CompatibilityError
+      raise ArgumentError, "pattern must match UTF-8, not #{pattern.encoding} alone: #{pattern.inspect}"
     end
 
     # @return [String] the counts, without the profile itself
@@ -88,7 +95,16 @@ module MemprofilerPprof
         "#{pprof_data.bytesize} bytes, from #{started_at} for #{duration.round(3)} s>"
     end
 
+    # Names of what the process has open: a link to its file, if it has one, which is not to be replaced.
+    OPEN_ALREADY = %r{\A/(?:dev|proc/self)/(?:fd/(?<number>\d+)|(?<stream>stdout|stderr))\z}
+    private_constant :OPEN_ALREADY
+
     private
+
+    def write_open(descriptor)
+      number = descriptor[:number]&.to_i || { "stdout" => 1, "stderr" => 2 }.fetch(descriptor[:stream])
+      IO.for_fd(number, autoclose: false, binmode: true).tap { |io| io.sync = true }.write(pprof_data)
+    end
 
     # A new file is created with the mode it will have, so it is never open to more readers than the one it replaces.
     def replace(path, mode)

@@ -44,15 +44,19 @@ RSpec.shared_examples "Ractors" do |liveness|
       c_fork = Fiddle::Function.new(Fiddle::Handle::DEFAULT["fork"], [], Fiddle::TYPE_INT)
       collector = exact
       collector.start!
-      MemprofilerPprof.__send__(:pause_native)
-      2.times do
-        pid = c_fork.call
-        next if pid.zero?
+      forking = TracePoint.new(:call) do |call|
+        next unless call.method_id == :new && call.path.start_with?("<internal:")
+        forking.disable
+        2.times do
+          pid = c_fork.call
+          next if pid.zero?
 
-        Process.wait(pid)
-        exit!(0)
+          Process.wait(pid)
+          exit!(0)
+        end
       end
-      MemprofilerPprof.__send__(:mend_native)
+      forking.enable
+      take(Ractor.new { 1 })
       before = collector.stats[:samples]
       1000.times { Object.new }
       $stdout.write(collector.stats[:samples] - before >= 1000)
@@ -105,6 +109,42 @@ RSpec.shared_examples "Ractors" do |liveness|
       $stdout.write counts.join(" ")
     RUBY
     expect(output).to eq "true"
+  end
+
+  it "are made as without the profiler: arguments, place, errors, fibers, and what strikes them and their threads" do
+    program = <<~'RUBY'
+      require "timeout"
+      p take(Ractor.new(4, name: "named") { |number| [number, Ractor.current.name] })
+      p Ractor.new { 1 }.inspect[/[^ ]*\d ?/]
+      begin
+        Ractor.new
+      rescue ArgumentError => e
+        p e.message, e.backtrace.grep_v(/internal/).map { |line| line[/:\d+:/] }.uniq
+      end
+      p take(Ractor.new { Thread.new { sleep }.then { |thread| thread.kill && thread.join(5) ? :killed : :alive } })
+      p take(Ractor.new { Timeout.timeout(0.1) { sleep 5 } rescue $!.class })
+      started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      take(Ractor.new { $stdout = $stderr = $stdin; 1 })
+      p Process.clock_gettime(Process::CLOCK_MONOTONIC) - started < 0.9
+      caught = 0
+      30.times do
+        thread = Thread.new { loop { take(Ractor.new { 1 }) } }
+        thread.report_on_exception = false
+        sleep rand * 0.003
+        thread.raise("struck")
+        thread.join rescue caught += 1
+      end
+      p caught
+      scheduler = Class.new do
+        %i[block unblock io_wait close kernel_sleep].each { |name| define_method(name) { |*| name == :kernel_sleep && abort("slept") } }
+        def fiber(&block) = Fiber.new(blocking: false, &block).tap(&:resume)
+      end
+      Thread.new { Fiber.set_scheduler(scheduler.new) && Fiber.schedule { Ractor.new { 1 } } }.join
+    RUBY
+    with = child("collector = exact; collector.start!; #{program}; p imbalance(collector).zero?, collector.stats[:allocations][:counted] > 100")
+    without = Child.run(program, "-W0", at_once: true)
+    expect(with.lines.last(2)).to eq ["true\n"] * 2
+    expect(with.lines[..-3]).to eq without.lines
   end
 
   it "survive a collector that is started right after them" do

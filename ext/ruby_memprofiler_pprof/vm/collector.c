@@ -67,6 +67,7 @@ collector_free(void *pointer)
     mpp_profile_release(collector->profile);
     free(collector->frames);
     free(collector->lines);
+    rb_gc_adjust_memory_usage(-collector->told_bytes);
     free(collector);
 }
 
@@ -174,6 +175,10 @@ collector_initialize(VALUE self, VALUE sample_rate, VALUE max_heap_samples, VALU
     collector->frames = calloc(n_scratch, sizeof(*collector->frames));
     collector->lines = calloc(n_scratch, sizeof(*collector->lines));
     if (!collector->frames || !collector->lines || mpp_run_begin(collector) != MPP_OK) rb_memerror();
+    /* Many collectors may be made one after the other: the VM is to know that there is something to collect. What they grow
+     * by while they run starts no collection. */
+    collector->told_bytes = (ssize_t)collector_size(collector);
+    rb_gc_adjust_memory_usage(collector->told_bytes);
     return self;
 }
 

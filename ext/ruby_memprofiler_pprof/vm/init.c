@@ -31,7 +31,7 @@ Init_ruby_memprofiler_pprof_native(void)
     if (mpp_pprof_init() != MPP_OK) rb_memerror();
     mpp_compat_init(mpp_jobs_run);
     mpp_process_init();
-    mpp_pause_define(module);
+    mpp_patches_define(module);
     mpp_weak_map_define(module);
     mpp_collector_define(module);
     mpp_estimate_define(module);

@@ -149,6 +149,7 @@ struct mpp_collector {
     uint64_t n_samples;
     VALUE *frames; /* scratch: max_depth + 1 */
     int *lines;
+    ssize_t told_bytes; /* that the VM knows of */
 
     mpp_bursts_t bursts;
 
@@ -249,9 +250,9 @@ void mpp_hooks_doubt(mpp_collector_t *collector);
 /* An allocation was drawn: it becomes a sample, unless it is the VM's own or of a thread that is left out. [newobj] */
 void mpp_hooks_take_sample(mpp_collector_t *collector, VALUE object, mpp_weight_t weight);
 
-/* -- pause.c -- */
+/* -- patches.c -- */
 
-void mpp_pause_define(VALUE module); /* [gvl] */
+void mpp_patches_define(VALUE module); /* [gvl] */
 
 /* -- burst.c -- */
 
