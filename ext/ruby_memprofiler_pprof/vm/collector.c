@@ -351,7 +351,6 @@ mpp_collector_define(VALUE module)
 {
     VALUE klass = rb_define_class_under(module, "Collector", rb_cObject);
     rb_define_alloc_func(klass, collector_allocate);
-    rb_undef_method(klass, "initialize_copy");
     rb_define_private_method(klass, "initialize_native", collector_initialize, 10);
     rb_define_private_method(klass, "start_native", collector_start, 2);
     rb_define_private_method(klass, "stop_native", collector_stop, 1);

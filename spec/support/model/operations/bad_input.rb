@@ -43,7 +43,7 @@ module Model
       ["stop!(gc: nil)", ->(c) { c.stop!(gc: nil) }, TypeError, "gc"],
       ["profile", ->(c) { c.profile }, ArgumentError, "block"],
       ["profile(threads: :x) { }", ->(c) { c.profile(threads: :x) { raise "ran" } }, ArgumentError, "threads"],
-      ["dup", ->(c) { c.dup }, NoMethodError, "initialize_copy"],
+      ["dup", ->(c) { c.dup }, TypeError, "copied"],
       ["initialize", ->(c) { c.__send__(:initialize) }, ArgumentError, "already initialized"]
     ].freeze
 
