@@ -118,8 +118,8 @@ has_begun(VALUE ractor)
         if (RB_TYPE_P(RARRAY_AREF(reachable, i), RUBY_T_FILE)) n_streams++;
     }
     if (n_streams >= N_STREAMS) return true;
-    VALUE text = rb_inspect(ractor); /* with its state */
-    return strstr(StringValueCStr(text), " terminated") != NULL;
+    VALUE text = rb_inspect(ractor); /* ends with its state */
+    return RTEST(rb_funcall(text, rb_intern("end_with?"), 1, rb_str_new_cstr(" terminated>")));
 }
 
 static VALUE
@@ -127,7 +127,8 @@ all_have_begun(VALUE ractor)
 {
     if (!NIL_P(ractor)) return has_begun(ractor) ? Qtrue : Qfalse;
     VALUE main = rb_funcall(rb_cRactor, rb_intern("main"), 0);
-    VALUE all = rb_funcall(rb_funcall(rb_path2class("ObjectSpace"), rb_intern("each_object"), 1, rb_cRactor), rb_intern("to_a"), 0);
+    VALUE each = rb_funcall(rb_path2class("ObjectSpace"), rb_intern("each_object"), 1, rb_cRactor);
+    VALUE all = rb_funcall(each, rb_intern("to_a"), 0);
     for (long i = 0; i < RARRAY_LEN(all); i++) {
         VALUE one = RARRAY_AREF(all, i);
         if (one != main && !has_begun(one)) return Qfalse;
