@@ -14,7 +14,8 @@ module MemprofilerPprof
       Rule.new(types: [Integer], test: range.method(:cover?), allowed: "an Integer from #{range.min} to #{range.max}")
     end
     one_of = lambda do |*symbols|
-      Rule.new(types: [Symbol], test: symbols.method(:include?), allowed: [symbols[..-2].map(&:inspect).join(", "), symbols.last.inspect].join(" or "))
+      *others, last = symbols.map(&:inspect)
+      Rule.new(types: [Symbol], test: symbols.method(:include?), allowed: "#{others.join(", ")} or #{last}")
     end
     boolean = Rule.new(types: [TrueClass, FalseClass], test: ->(_) { true }, allowed: "true or false")
     rate = Rule.new(types: [Float, Integer, Rational], test: (MIN_SAMPLE_RATE..1).method(:cover?),

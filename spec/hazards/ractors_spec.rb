@@ -141,7 +141,8 @@ RSpec.shared_examples "Ractors" do |liveness|
       end
       Thread.new { Fiber.set_scheduler(scheduler.new) && Fiber.schedule { Ractor.new { 1 } } }.join
     RUBY
-    with = child("collector = exact; collector.start!; #{program}; p imbalance(collector).zero?, collector.stats[:allocations][:counted] > 100")
+    counted = "p imbalance(collector).zero?, collector.stats[:allocations][:counted] > 100"
+    with = child("collector = exact; collector.start!; #{program}; #{counted}")
     without = Child.run(program, "-W0", at_once: true)
     expect(with.lines.last(2)).to eq ["true\n"] * 2
     expect(with.lines[..-3]).to eq without.lines
