@@ -169,6 +169,11 @@ RSpec.describe MemprofilerPprof::Collector do
       expect(megabytes.to_i).to be < (Child.sanitized? ? 1_500 : 150)
     end
 
+    it "calls the flush of a subclass, with what it was given" do
+      subclass = Class.new(described_class) { def flush(*arguments) = [arguments, super()] }
+      expect(subclass.new(sample_rate: 1).profile { Object.new }).to match([[], be_a(MemprofilerPprof::ProfileData)])
+    end
+
     it "takes the options of a flush" do
       collector = exact
       work = -> { 40.times { "garbage" * 10 } && nil }

@@ -127,6 +127,7 @@ RSpec.describe MemprofilerPprof::ProfileData do
       File.write("log", "earlier\n")
       program = <<~RUBY
         data = MemprofilerPprof::Collector.new(sample_rate: 1).profile { Object.new }
+        print "printed\\n"
         data.write("/dev/stdout")
         data.write("/dev/fd/1")
         data.write("/proc/self/fd/1")
@@ -136,11 +137,16 @@ RSpec.describe MemprofilerPprof::ProfileData do
       pid = spawn({ "RUBYOPT" => nil }, RbConfig.ruby, "--disable=gems", *folders, "-rruby_memprofiler_pprof", "-e", program,
                   out: ["log", "a"], err: "size")
       Process.wait(pid)
-      expect(File.binread("log")[0, 8]).to eq "earlier\n"
-      profiles = File.binread("log")[8..]
+      expect(File.binread("log")[0, 16]).to eq "earlier\nprinted\n"
+      profiles = File.binread("log")[16..]
       expect(profiles.bytesize).to eq 3 * File.read("size").to_i
       expect(ProfileRules.violations(profiles[0, profiles.bytesize / 3])).to eq []
-      expect { data.write("/dev/fd/999") }.to raise_error(Errno::EBADF)
+      reading = IO.pipe.first
+      File.symlink("/dev/fd/#{reading.fileno}", "link")
+      ["/dev/fd/999", "/dev/fd/#{1 << 40}", "/proc/#{Process.pid}/fd/#{reading.fileno}", "link"].each do |path|
+        expect { data.write(path) }.to raise_error(Errno::EBADF)
+      end
+      expect(File.symlink?("link")).to be true
     end
 
     it "raises what a full disk gives" do

@@ -210,11 +210,11 @@ module MemprofilerPprof
     def profile(threads: nil, gc: false, min_gc_age: 0, sample_types: nil, class_names: nil, &block)
       raise ArgumentError, "profile needs a block" unless block
 
-      flush_options = {
-        gc: Options.check(:gc, gc), min_gc_age: Options.check(:min_gc_age, min_gc_age),
-        sample_types: Options.override(:sample_types, sample_types, nil),
-        class_names: Options.override(:class_names, class_names, nil)
-      }
+      Options.check(:gc, gc)
+      Options.check(:min_gc_age, min_gc_age)
+      flush_options = { gc: gc || nil, min_gc_age: min_gc_age.zero? ? nil : min_gc_age,
+                        sample_types: Options.override(:sample_types, sample_types, nil),
+                        class_names: Options.override(:class_names, class_names, nil) }.compact
       profile_native(Options.override(:threads, threads, @threads), flush_options, &block)
     end
 

@@ -48,8 +48,8 @@ module MemprofilerPprof
     #   collector.flush.write("heap.pb.gz")
     def write(path)
       path = File.path(path)
-      descriptor = OPEN_ALREADY.match(path)
-      return write_open(descriptor) if descriptor
+      descriptor = descriptor_of(path)
+      return write_open(descriptor, path) if descriptor
 
       mode = nil
       begin
@@ -95,15 +95,34 @@ module MemprofilerPprof
         "#{pprof_data.bytesize} bytes, from #{started_at} for #{duration.round(3)} s>"
     end
 
-    # Names of what the process has open: a link to its file, if it has one, which is not to be replaced.
-    OPEN_ALREADY = %r{\A/(?:dev|proc/self)/(?:fd/(?<number>\d+)|(?<stream>stdout|stderr))\z}
-    private_constant :OPEN_ALREADY
+    # Names of what the process has open: links to its file, if it has one, which is not to be replaced.
+    OPEN_ALREADY = %r{\A/(?:dev|proc/(?:self|(?<process>\d+)))/(?:fd/(?<number>\d+)|(?<stream>stdout|stderr))\z}
+    MOST_LINKS = 40 # as the kernel follows
+    private_constant :OPEN_ALREADY, :MOST_LINKS
 
     private
 
-    def write_open(descriptor)
-      number = descriptor[:number]&.to_i || { "stdout" => 1, "stderr" => 2 }.fetch(descriptor[:stream])
-      IO.for_fd(number, autoclose: false, binmode: true).tap { |io| io.sync = true }.write(pprof_data)
+    # @return [Integer, nil] of what is open already by that name, or by one that a symbolic link leads to
+    def descriptor_of(path)
+      MOST_LINKS.times do
+        path = File.expand_path(path)
+        found = OPEN_ALREADY.match(path)
+        return found[:number]&.to_i || { "stdout" => 1, "stderr" => 2 }[found[:stream]] if found && ours?(found[:process])
+        return unless File.symlink?(path)
+
+        path = File.expand_path(File.readlink(path), File.dirname(path))
+      end
+      nil
+    end
+
+    def ours?(process) = process.nil? || process.to_i == Process.pid
+
+    # After what the program has printed there.
+    def write_open(descriptor, path)
+      [STDOUT, STDERR].each { |stream| stream.flush unless stream.closed? }
+      IO.for_fd(descriptor, "wb", autoclose: false).tap { |io| io.sync = true }.write(pprof_data)
+    rescue IOError, RangeError, Errno::EINVAL # not open for writing, not open at all
+      raise Errno::EBADF, path
     end
 
     # A new file is created with the mode it will have, so it is never open to more readers than the one it replaces.

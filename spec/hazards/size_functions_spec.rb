@@ -3,9 +3,9 @@
 require_relative "../../rakelib/small_extension"
 
 # The one place where the code of other extensions runs in our work: the size function of an object of theirs. Whatever
-# it does is what it would do under ObjectSpace.memsize_of, and costs at most the size.
+# it does is what it would do under ObjectSpace.memsize_of, and costs at most the size. (But for one that leaves its fiber.)
 RSpec.describe "size functions" do
-  folder = File.expand_path("../support/strange_data", __dir__)
+  extension = SmallExtension.build(File.expand_path("../support/strange_data", __dir__))
   sizes = {
     "tell the size" => "64",
     "say there is none" => "0",
@@ -39,7 +39,7 @@ RSpec.describe "size functions" do
     sizes.each do |what, code|
       it "may #{what} (#{kind.name})" do
         output = Child.run(<<~RUBY)
-          require #{SmallExtension.build(folder).dump}
+          require #{extension.dump}
           $calls = 0
           def strange = StrangeData.new { #{code} }
           def plain = Object.new
@@ -82,7 +82,7 @@ RSpec.describe "size functions" do
 
     it "may be missing, with the type or alone (#{kind.name})" do
       output = Child.run(<<~RUBY)
-        require #{SmallExtension.build(folder).dump}
+        require #{extension.dump}
         collector = #{kind.code}
         collector.start!
         kept = Array.new(500) { [SilentData.new, UntypedData.new, StrangeData.new] }

@@ -1,6 +1,6 @@
 /*
- * The methods of Ruby's that are patched: prepended, and in C, so that no frame of ours is in a backtrace, no exception
- * of another thread comes in between, and no scheduler of fibers runs.
+ * The methods of Ruby's that are patched: prepended, and in C, so that what they call is called from where the program
+ * stands, no exception of another thread comes in between, and no scheduler of fibers runs. Every Ractor may call them.
  *
  * Process._fork and Process.daemon (which does not call the first). In the child the hooks go in again that a pause has
  * left out, whose thread is not there, and the timer of burst mode is made again, for a child inherits none.
@@ -33,23 +33,29 @@ warn_of(VALUE reason)
     return rb_funcall(rb_mKernel, rb_intern("warn"), 1, text);
 }
 
+static VALUE
+ignore(VALUE unused, VALUE error)
+{
+    (void)unused, (void)error;
+    return Qnil;
+}
+
 static void
 mend(void)
 {
+    if (mpp_compat_in_other_ractor()) return;
     if (mpp_process.hooks_left_out) put_all_in();
     const char *reason = mpp_bursts_after_fork();
     if (reason == NULL) return;
-    VALUE error = rb_errinfo();
-    int state = 0;
-    rb_protect(warn_of, (VALUE)reason, &state); /* a program may make warnings raise: not out of a fork */
-    if (state) mpp_compat_restore_error(error);
+    /* A program may make warnings raise: not out of a fork. */
+    rb_rescue2(warn_of, (VALUE)reason, ignore, Qnil, rb_eStandardError, (VALUE)0);
 }
 
 static VALUE
-process_fork(int argc, VALUE *argv, VALUE module)
+process_fork(VALUE module)
 {
     (void)module;
-    VALUE pid = rb_call_super(argc, argv);
+    VALUE pid = rb_call_super(0, NULL);
     if (pid == INT2FIX(0)) mend();
     return pid;
 }
@@ -77,17 +83,22 @@ define_patch(VALUE module, const char *name, VALUE patched)
 
 #if !MPP_RUBY_AT_LEAST(3, 3)
 #include <ruby/ractor.h>
+#include <ruby/thread.h>
 
-/* The longest wait for a thread whose beginning cannot be seen from here: it has replaced its streams, and goes on. */
-#define LONGEST_NS UINT64_C(1000000000)
 #define NAP_NS 100000
 #define N_STREAMS 3
+/* The longest waits for a thread whose beginning cannot be seen for certain: where it has some of its streams, or others of the
+ * program's in their place; and where it has none that are seen. */
+#define LONGEST_WITH_STREAMS_NS UINT64_C(50000000)
+#define LONGEST_NS UINT64_C(1000000000)
+
+static VALUE main_ractor, reachable_objects_from; /* the latter a Method */
 
 typedef struct {
     int argc;
     const VALUE *argv;
     int keywords;
-    VALUE ractor; /* nil until it is known: it may have begun all the same when something strikes */
+    VALUE ractor; /* nil where something struck: it may have begun all the same */
 } creation_t;
 
 static void
@@ -108,32 +119,35 @@ create(VALUE argument)
     return creation->ractor = rb_call_super_kw(creation->argc, creation->argv, creation->keywords);
 }
 
-/* What the thread allocates too early are the Ractor's three standard streams. */
+/*
+ * What the thread allocates too early are the Ractor's three standard streams. One that has ended has no thread any more.
+ * No method in Ruby is called, so no interrupt is checked.
+ */
 static bool
-has_begun(VALUE ractor)
+has_begun(VALUE ractor, uint64_t waited_ns)
 {
-    VALUE reachable = rb_funcall(rb_path2class("ObjectSpace"), rb_intern("reachable_objects_from"), 1, ractor);
-    int n_streams = 0;
-    for (long i = 0; i < RARRAY_LEN(reachable); i++) {
-        if (RB_TYPE_P(RARRAY_AREF(reachable, i), RUBY_T_FILE)) n_streams++;
+    VALUE objects = rb_method_call(1, &ractor, reachable_objects_from);
+    int n_streams = 0, n_threads = 0;
+    if (!RB_TYPE_P(objects, RUBY_T_ARRAY)) return true;
+    for (long i = 0; i < RARRAY_LEN(objects); i++) {
+        VALUE object = RARRAY_AREF(objects, i);
+        if (RB_TYPE_P(object, RUBY_T_FILE)) n_streams++;
+        if (RTEST(rb_obj_is_kind_of(object, rb_cThread))) n_threads++;
     }
-    if (n_streams >= N_STREAMS) return true;
-    VALUE text = rb_inspect(ractor); /* ends with its state */
-    return RTEST(rb_funcall(text, rb_intern("end_with?"), 1, rb_str_new_cstr(" terminated>")));
+    if (n_streams >= N_STREAMS || n_threads == 0) return true;
+    return waited_ns > (n_streams > 0 ? LONGEST_WITH_STREAMS_NS : LONGEST_NS);
 }
 
-static VALUE
-all_have_begun(VALUE ractor)
+static bool
+all_have_begun(uint64_t waited_ns)
 {
-    if (!NIL_P(ractor)) return has_begun(ractor) ? Qtrue : Qfalse;
-    VALUE main = rb_funcall(rb_cRactor, rb_intern("main"), 0);
     VALUE each = rb_funcall(rb_path2class("ObjectSpace"), rb_intern("each_object"), 1, rb_cRactor);
     VALUE all = rb_funcall(each, rb_intern("to_a"), 0);
     for (long i = 0; i < RARRAY_LEN(all); i++) {
-        VALUE one = RARRAY_AREF(all, i);
-        if (one != main && !has_begun(one)) return Qfalse;
+        VALUE ractor = RARRAY_AREF(all, i);
+        if (ractor != main_ractor && !has_begun(ractor, waited_ns)) return false;
     }
-    return Qtrue;
+    return true;
 }
 
 static void *
@@ -145,38 +159,28 @@ nap(void *unused)
     return NULL;
 }
 
-static VALUE
-let_others_run(VALUE unused)
+/* What waits to strike this thread goes on waiting: then the VM does not let go of its lock. */
+static void
+let_others_run(void)
 {
-    (void)unused;
-    rb_thread_call_without_gvl(nap, NULL, NULL, NULL);
-    return Qnil;
+    uint64_t start = mpp_clock_ns();
+    rb_thread_call_without_gvl2(nap, NULL, NULL, NULL);
+    if (mpp_clock_ns() - start < NAP_NS) nap(NULL);
 }
 
-/* What strikes meanwhile waits. */
 static VALUE
 await(VALUE argument)
 {
-    creation_t *creation = (creation_t *)argument;
-    uint64_t deadline = mpp_clock_ns() + LONGEST_NS;
-    VALUE former = rb_errinfo(), error = Qnil, begun = Qfalse;
-    int struck = 0;
-    while (!RTEST(begun) && mpp_clock_ns() < deadline) {
-        int states[2] = {0, 0};
-        begun = rb_protect(all_have_begun, creation->ractor, &states[0]);
-        if (states[0]) begun = Qfalse;
-        if (!RTEST(begun) && !states[0]) rb_protect(let_others_run, Qnil, &states[1]);
-        if (!states[0] && !states[1]) continue;
-        struck = states[0] ? states[0] : states[1];
-        error = rb_errinfo();
-        mpp_compat_restore_error(former);
+    const creation_t *creation = (const creation_t *)argument;
+    uint64_t start = mpp_clock_ns();
+    for (;;) {
+        uint64_t waited_ns = mpp_clock_ns() - start;
+        bool known = RTEST(rb_obj_is_kind_of(creation->ractor, rb_cRactor));
+        if (known ? has_begun(creation->ractor, waited_ns) : all_have_begun(waited_ns)) break;
+        let_others_run();
     }
     if (mpp_process.n_pauses > 0 && --mpp_process.n_pauses == 0) put_all_in();
     if (mpp_process.hooks_left_out) put_all_in(); /* a child that goes on from here */
-    if (struck) {
-        mpp_compat_restore_error(error);
-        rb_jump_tag(struck);
-    }
     return Qnil;
 }
 
@@ -195,10 +199,19 @@ void
 mpp_patches_define(VALUE module)
 {
     VALUE forks = define_patch(module, "Fork", rb_mProcess);
-    rb_define_method(forks, "_fork", process_fork, -1);
+#if !MPP_RUBY_AT_LEAST(3, 3)
+    VALUE beginnings = define_patch(module, "RactorPause", rb_cRactor);
+    rb_require("objspace");
+    main_ractor = rb_funcall(rb_cRactor, rb_intern("main"), 0);
+    reachable_objects_from = rb_obj_method(rb_path2class("ObjectSpace"), ID2SYM(rb_intern("reachable_objects_from")));
+    rb_gc_register_mark_object(main_ractor);
+    rb_gc_register_mark_object(reachable_objects_from);
+#endif
+    rb_ext_ractor_safe(true);
+    rb_define_method(forks, "_fork", process_fork, 0);
     rb_define_method(forks, "daemon", process_daemon, -1);
 #if !MPP_RUBY_AT_LEAST(3, 3)
-    rb_require("objspace");
-    rb_define_method(define_patch(module, "RactorPause", rb_cRactor), "new", ractor_new, -1);
+    rb_define_method(beginnings, "new", ractor_new, -1);
 #endif
+    rb_ext_ractor_safe(false);
 }

@@ -105,7 +105,10 @@ mpp_own_work_suspend(void)
 void
 mpp_own_work_resume(mpp_own_work_t *work)
 {
-    if (work) mpp_own_work_begin(work);
+    if (!work) return;
+    bool measuring = work->measuring;
+    mpp_own_work_begin(work);
+    work->measuring = measuring;
 }
 
 static mpp_own_work_t *

@@ -26,7 +26,7 @@ typedef struct {
     uint32_t n_own_work; /* entries in own_work: while 0, no event needs to ask whose thread it is on */
     mpp_own_work_t *own_work;
     uint32_t n_pauses; /* while not 0, no hook is in */
-    bool hooks_left_out; /* by a fork during a pause, until mend_native */
+    bool hooks_left_out; /* by a fork during a pause, until patches.c puts them in */
     uint32_t n_in_bursts;  /* running collectors in burst mode: while not 0, own work is counted by the VM's counter */
     size_t own_allocated;  /* objects that our own work allocated meanwhile, in all threads */
     mpp_collector_t *running; /* linked through their `next_running` */
