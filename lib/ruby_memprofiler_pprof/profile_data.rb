@@ -104,13 +104,14 @@ module MemprofilerPprof
 
     # @return [Integer, nil] of what is open already by that name, or by one that a symbolic link leads to
     def descriptor_of(path)
+      path = path.b # whatever encoding names are said to have
       MOST_LINKS.times do
-        path = File.expand_path(path)
         found = OPEN_ALREADY.match(path)
         return found[:number]&.to_i || { "stdout" => 1, "stderr" => 2 }[found[:stream]] if found && ours?(found[:process])
         return unless File.symlink?(path)
 
-        path = File.expand_path(File.readlink(path), File.dirname(path))
+        target = File.readlink(path).b
+        path = target.start_with?("/") ? target : File.join(File.dirname(path), target)
       end
       nil
     end
