@@ -56,7 +56,7 @@ RSpec.describe "caches" do
       it "stay flat while classes, methods and evaluated code come and go" do
         collector = exact(liveness: liveness)
         collector.start!
-        sizes = Array.new(12) do
+        sizes = Array.new(16) do
           churn
           GC.start
           collector.flush
@@ -64,8 +64,8 @@ RSpec.describe "caches" do
           stats.slice(:rows, :strings, :functions, :locations, :stacks).merge(caches: stats[:memory][:caches])
         end
         collector.stop!
-        early, late = sizes[3], sizes.last
-        late.each { |name, size| expect([name, size]).to satisfy { size <= early[name] * 1.25 + 50 } }
+        early, late = sizes[3], sizes.last # what only grows is four times as large by then, tables double at once
+        late.each { |name, size| expect([name, size]).to satisfy { size <= early[name] * (name == :caches ? 2 : 1.25) + 50 } }
       end
     end
   end
