@@ -4,7 +4,7 @@
 # must do and say. A failure names the seed, is shrunk to few steps and says how to run these again.
 RSpec.describe "random programs" do
   # Each of these once showed something.
-  regressions = [20_059]
+  regressions = [20_059, 29_026_261]
 
   def check(seeds)
     campaign = Model::Campaign.new(seeds, most_failures: 1)

@@ -37,15 +37,12 @@ module Model
 
       site, index = step.arguments.values_at(:site, :index)
       types = observed.types
-      if index == 4
-        world.refused(ArgumentError, "type") { world.aside { data.estimate(/x/, type: "none") } }
-        next
-      end
-
-      nothing_known = expected.liveness == :none && index >= 2
-      if expected.raw? || nothing_known
-        error = expected.raw? ? MemprofilerPprof::StateError : ArgumentError
-        world.refused(error, expected.raw? ? "raw_counts" : "liveness") { world.aside { data.estimate(/x/, type: types[index]) } }
+      refusal = if expected.raw? then [MemprofilerPprof::StateError, "raw_counts"]
+                elsif index == 4 then [ArgumentError, "type"]
+                elsif index >= 2 && expected.liveness == :none then [ArgumentError, "liveness"]
+                end
+      if refusal
+        world.refused(*refusal) { world.aside { data.estimate(/x/, type: types.fetch(index, "none")) } }
         next
       end
 
