@@ -111,6 +111,12 @@ mpp_hooks_remove_event(VALUE self, mpp_hook_t hook)
 
 /* -- hooks that the VM has lost -- */
 
+/*
+ * Amid is_called. Another tool's hook may collect garbage between the VM's count of an object and our hooks' (as that of
+ * ObjectSpace's tracing does under GC.stress): a doubt raised by that would have itself looked into for ever.
+ */
+static bool is_probing;
+
 static VALUE
 allocate(VALUE unused)
 {
@@ -126,7 +132,9 @@ is_called(mpp_collector_t *collector)
     VALUE error = rb_errinfo();
     int failed = 0;
     mpp_own_work_begin(&own_work);
+    is_probing = true;
     rb_protect(allocate, Qnil, &failed);
+    is_probing = false;
     mpp_own_work_end(&own_work);
     if (failed) mpp_compat_restore_error(error);
     return failed || collector->n_own != n_own;
@@ -159,7 +167,7 @@ mpp_hooks_mend(mpp_collector_t *collector)
 void
 mpp_hooks_doubt(mpp_collector_t *collector)
 {
-    if (collector->bursts.running || mpp_compat_in_other_ractor()) return;
+    if (is_probing || collector->bursts.running || mpp_compat_in_other_ractor()) return;
     if (mpp_run_unseen(collector, mpp_run_vm_allocated(collector)) <= collector->unseen_when_called) return;
     collector->hooks_doubtful = true;
     mpp_compat_trigger_job();

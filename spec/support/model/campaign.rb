@@ -19,6 +19,7 @@ module Model
     # @param most_failures [Integer] it ends after so many
     # @yield after each program
     # @yieldparam count [Integer] programs run so far
+    # @yieldparam failure [String, nil] the report, if it failed
     def initialize(seeds, length: LENGTH, most_failures: 3)
       @seeds = seeds
       @length = length
@@ -32,8 +33,9 @@ module Model
     def run(&block)
       Nursery.open do |nursery|
         @seeds.each do |seed|
-          run_one(nursery, seed)
-          block&.call(@count)
+          failure = run_one(nursery, seed)
+          @failures << failure if failure
+          block&.call(@count, failure)
           break if @failures.size >= @most_failures
         end
       end
@@ -42,15 +44,19 @@ module Model
 
     private
 
+    # @return [String, nil] the report of a failure
     def run_one(nursery, seed)
       program = Program.generate(seed, @length)
       outcome = nursery.run(program)
       @count += 1
-      return @sums.add(outcome.findings) if outcome.passed?
+      if outcome.passed?
+        @sums.add(outcome.findings)
+        return
+      end
 
       shrinker = Shrinker.new(nursery)
       shorter, last = shrinker.shrink(program)
-      @failures << report(program, outcome, shorter, last, shrinker.failures)
+      report(program, outcome, shorter, last, shrinker.failures)
     end
 
     def report(program, outcome, shorter, last, failures)
