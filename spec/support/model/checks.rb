@@ -19,7 +19,7 @@ module Model
     end
 
     # In the handler of a signal Zlib cannot be used.
-    def aside(&block) = Thread.new(&block).value
+    def aside(&block) = Thread.new(&block).tap { |thread| Waiting.join(thread) }.value
 
     def check_state(expected)
       expect "running?", expected.collector.running?, expected.running?

@@ -6,6 +6,9 @@ module Model
     # Most runs of one search.
     MOST_RUNS = 100
 
+    # It ends after so many seconds: programs that hang take long.
+    MOST_SECONDS = 400
+
     # @return [Integer] how often of three the whole program failed
     attr_reader :failures
 
@@ -16,6 +19,7 @@ module Model
     # @return [Array(Program, Outcome), nil] nil if it does not fail again
     def shrink(program)
       @runs = 0
+      @deadline = Waiting.now + MOST_SECONDS
       @attempts = 1
       outcomes = Array.new(3) { run(program) }
       @failures = outcomes.count { |outcome| !outcome.passed? }
@@ -35,7 +39,7 @@ module Model
         shorter = without_one_chunk(program, size)
         shorter ? program = shorter : size /= 2
         size = [size, program.numbers.size / 2].min if shorter
-        break if @runs >= MOST_RUNS
+        break if enough?
       end
       program
     end
@@ -44,6 +48,7 @@ module Model
       program.numbers.each_slice(size) do |chunk|
         shorter = program.only(program.numbers - chunk)
         return shorter if fails?(shorter)
+        break if enough?
       end
       nil
     end
@@ -52,10 +57,12 @@ module Model
       @attempts.times do
         outcome = run(program)
         return @outcome = outcome unless outcome.passed?
-        break if @runs >= MOST_RUNS
+        break if enough?
       end
       false
     end
+
+    def enough? = @runs >= MOST_RUNS || Waiting.now > @deadline
 
     def run(program)
       @runs += 1

@@ -42,7 +42,7 @@ module Model
     end
 
     def self.ended?(thread)
-      !thread.join(SECONDS).nil?
+      Waiting.join(thread, SECONDS)
     rescue Struck
       true
     end

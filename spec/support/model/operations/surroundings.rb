@@ -47,7 +47,7 @@ module Model
     end
 
     operation(:thread, 3, text: -> { "in a thread" }, holds: all_but) do |world, step|
-      Thread.new { world.perform(step.steps) }.join
+      Waiting.join(Thread.new { world.perform(step.steps) })
     end
 
     def self.descend(depth, &block) = depth.zero? ? yield : descend(depth - 1, &block)
@@ -115,7 +115,7 @@ module Model
       world.perform(step.steps)
     ensure
       done = true
-      thread.join
+      Waiting.join(thread)
     end
 
     # @return [Object] what the child gives, by way of Marshal
@@ -130,7 +130,7 @@ module Model
       writer.close
       bytes = reader.read
       reader.close
-      _, status = Process.wait2(pid)
+      status = Waiting.wait(pid)
       raise Mismatch, "the child of a fork ended with #{status.inspect[/(SIG|exit).*/]}" unless status.success?
 
       Marshal.load(bytes)
