@@ -91,7 +91,9 @@ module Model
       step, broken = profiles.lazy.map { |number, bytes| [number, ProfileRules.violations(bytes)] }
                              .find { |_, violations| violations.any? }
       kind, message = :failed, "not a valid profile at step #{step}: #{broken.first(5)}" if kind == :passed && broken
-      kind, message = :failed, "printed: #{messages}" if kind == :passed && !quiet?(messages)
+      if !quiet?(messages)
+        kind, message = :failed, "#{message unless kind == :passed}\nprinted: #{messages}"
+      end
       Outcome.new(kind: kind, message: message, at: at, findings: findings)
     end
 

@@ -31,6 +31,7 @@ module Model
       @progress = progress
       @slots = Array.new(SLOTS)
       @orphans = []
+      @in_finalizer = false
       @batches = []
       @findings = []
       @profiles = []
@@ -118,6 +119,16 @@ module Model
       expected.ended(kept_of(expected.run)) if expected.running? && stats[:state] == :stopped
       check_state(expected)
     end
+
+    def in_finalizer
+      before = @in_finalizer
+      @in_finalizer = true
+      yield
+    ensure
+      @in_finalizer = before
+    end
+
+    def in_finalizer? = @in_finalizer
 
     # In the child of a fork.
     def forked

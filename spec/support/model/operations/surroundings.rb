@@ -89,7 +89,7 @@ module Model
         next unless due
 
         due = false
-        world.perform(step.steps)
+        world.in_finalizer { world.perform(step.steps) }
       rescue StandardError => e
         raised = e
       end
@@ -143,7 +143,8 @@ module Model
                         text: ->(at_once:) { "in a child, which ends by exit#{"!" if at_once}" }) do |world, step|
       next unless forkable?
 
-      failure, findings, profiles = in_child(step.arguments[:at_once]) do
+      # The VM may end in a bug report of its own in a child that was forked in a finalizer.
+      failure, findings, profiles = in_child(step.arguments[:at_once] || world.in_finalizer?) do
         world.findings.clear
         world.profiles.clear
         world.forked
