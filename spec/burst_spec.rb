@@ -101,6 +101,25 @@ RSpec.describe "burst mode" do
     expect(output).to eq "fixed true false"
   end
 
+  it "estimates an interval around the value, however few windows there were and much they have missed" do
+    collector = bursts(overhead: 0.5)
+    kept = []
+    keep = -> { kept.concat(Array.new(200) { Object.new }) }
+    collector.start!
+    datas = [0.., 1.., 2.., 20..].map do |windows|
+      nil until keep.call && windows.cover?(collector.stats[:burst][:windows])
+      collector.snapshot
+    end
+    collector.stop!
+    types = read(datas.last).sample_types.map(&:first)
+    results = datas.product([0.0, 0.5, 1.0], [/./, /no such/], types).map do |data, missed, pattern, type|
+      spread = data.instance_variable_get(:@spread).merge(allocated_unobserved: missed, retained_unobserved: missed)
+      MemprofilerPprof.const_get(:Estimator).new(data, 1.0, spread).estimate(pattern, type)
+    end
+    expect(results).to all(satisfy { |estimate| (0..estimate.value).cover?(estimate.low) && estimate.high >= estimate.value })
+    expect(results).to all(have_attributes(standard_error: be >= 0))
+  end
+
   it "estimates nothing with certainty from no window, or one" do
     collector = bursts
     collector.start!

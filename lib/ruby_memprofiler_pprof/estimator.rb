@@ -62,12 +62,13 @@ module MemprofilerPprof
 
     # Of what no window has seen as large a share is retained as of the rest, and all of that may be the part's.
     def widen((value, standard_error, low, high), unobserved, retained)
-      [value, standard_error, low * (1 - unobserved), (high * (1 - unobserved)) + (unobserved * retained)]
+      high = (high * (1 - unobserved)) + (unobserved * retained) if high.finite?
+      [value, standard_error, low * (1 - unobserved), [high, value].max]
     end
 
     def mean_size(types, index)
-      count = @profile.total(types[index - 1])
-      count.positive? ? @profile.total(types[index]).to_f / count : 1.0
+      count, bytes = @profile.total(types[index - 1]), @profile.total(types[index])
+      count.positive? && bytes.positive? ? bytes.to_f / count : 1.0
     end
 
     # Each sample stands for 1 / rate objects: a sum over them varies by the sum of (1 - rate) / rate² × size². A live one

@@ -48,13 +48,17 @@ module Model
       expect "live samples", stats[:live_samples], 0..expected.options.fetch(:max_heap_samples, 100_000)
       expect "live samples, of all", stats[:live_samples], 0..stats[:samples]
       expect "rows", stats[:rows], 0..expected.options.fetch(:max_allocation_samples, 100_000)
-      expect "untracked, with one Ractor", stats[:dropped_samples][:untracked], 0 unless @missed_deaths
+      missed_deaths = @missed_deaths || moved_back?(stats)
+      expect "untracked, with one Ractor", stats[:dropped_samples][:untracked], 0 unless missed_deaths
       return unless expected.roomy? && stats[:samples] < 90_000
 
-      expect "dropped with room for all #{stats[:dropped_samples]}", stats[:dropped_samples].values.sum, 0 unless @missed_deaths
+      expect "dropped with room for all #{stats[:dropped_samples]}", stats[:dropped_samples].values.sum, 0 unless missed_deaths
       expect "evicted with room for all", stats[:evicted_rows], 0
       expect "thinned with room for all", stats[:live_thinning], 1.0
     end
+
+    # What compaction puts back looks like deaths that were not told, and in bursts nothing says that it is no such thing.
+    def moved_back?(stats) = RUBY_VERSION >= "3.4" && stats[:mode] == :burst && stats[:liveness] == :free_hook
 
     # Every allocation that the VM counts is one of those that the collector tells of.
     def check_balance(expected, stats)
@@ -113,6 +117,7 @@ module Model
         slack = expected.run.rate ? 0 : 2 # estimates are rounded each for itself
         low, high = expected.running? ? counted : counted.minmax
         low = 0 if expected.run.rate.nil? && (expected.running? || total.zero?) # before the first window, nothing is known
+        high = stats[:allocations][:vm] if expected.run.rate.nil? && expected.running? # the next window may say less
         expect "total of the snapshot", total, (low - slack)..(high + slack)
       end
       if expected.run.rate.nil? || expected.run.exact?

@@ -48,7 +48,7 @@ module Model
 
       estimate = world.aside { data.estimate(/\AModel::Sites\.#{site}\z/, type: types[index]) }
       told = observed.whole(site)[index]
-      world.expect "interval", estimate.low <= estimate.value && estimate.value <= estimate.high
+      world.expect "interval of #{estimate.value}, #{[estimate.low, estimate.high]}", estimate.low <= estimate.value && estimate.value <= estimate.high
       world.expect "estimate", estimate.value.round, told if expected.run.nil? || expected.run.rate
     end
 
