@@ -80,6 +80,37 @@ RSpec.describe "size functions" do
       end
     end
 
+    it "may leave their fibers for good, with stacks that are gone (#{kind.name})" do
+      output = Child.run(<<~RUBY)
+        require #{extension.dump}
+        collector = #{kind.code}
+        collector.start!
+        kept = []
+        leaving = true
+        leave = lambda do
+          fiber = Fiber.new do
+            kept << StrangeData.new { leaving && Fiber.current.equal?(fiber) ? Fiber.yield : 8 }
+            collector.flush
+          end
+          fiber.resume
+        end
+        100.times { leave.call }
+        leaving = false
+        GC.start
+        stacks = Array.new(100) { Fiber.new { Fiber.yield }.tap(&:resume) }
+        Thread.new { 1_000.times { Object.new } }.join
+        burn(0.3) unless #{kind.exact?}
+        allocations = collector.stats[:allocations]
+        data = collector.flush(gc: true)
+        abort "unbalanced" unless imbalance(collector).abs <= 101 # each fiber has the sample that it was at
+        abort "lost: \#{allocations}" unless allocations[:counted] >= 1_000 || #{!kind.exact?}
+        $stdout.binmode.write(data.pprof_data)
+        $stdout.flush
+        exit!(0)
+      RUBY
+      expect(ProfileRules.violations(output.b)).to eq []
+    end
+
     it "may be missing, with the type or alone (#{kind.name})" do
       output = Child.run(<<~RUBY)
         require #{extension.dump}

@@ -7,8 +7,24 @@
 #include "vm.h"
 
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
 mpp_process_t mpp_process;
+
+/* What is known of a stretch of own work. The array never shrinks: as many stretches as were under way at once. */
+typedef struct {
+    VALUE thread;
+    uint64_t id;
+    size_t allocated; /* the VM's count when it began, 0: not counted here */
+    bool kept; /* see mpp_own_work_begin_kept */
+    bool measuring; /* a size function is being called in it */
+} stretch_t;
+
+static stretch_t first_stretches[16];
+static stretch_t *stretches = first_stretches; /* the latest last; mpp_process.n_own_work of them */
+static uint32_t capacity = sizeof(first_stretches) / sizeof(first_stretches[0]);
+static uint64_t last_id;
 
 static void
 in_child(void)
@@ -17,7 +33,6 @@ in_child(void)
     mpp_process.hooks_left_out |= mpp_process.n_pauses > 0; /* whoever would put them in again is not here */
     mpp_process.n_pauses = 0;
     mpp_process.n_own_work = 0;
-    mpp_process.own_work = NULL;
     mpp_timer_forget();
 }
 
@@ -47,77 +62,97 @@ mpp_process_remove(mpp_collector_t *collector)
     }
 }
 
-static mpp_own_work_t *
-innermost(void)
+/* NULL: there is none. */
+static stretch_t *
+innermost(bool measuring)
 {
     VALUE thread = rb_thread_current();
-    mpp_own_work_t *work = mpp_process.own_work;
-    while (work && (work->kept || work->thread != thread)) work = work->next;
-    return work;
+    for (uint32_t i = mpp_process.n_own_work; i > 0; i--) {
+        stretch_t *stretch = &stretches[i - 1];
+        if (stretch->thread == thread && (measuring ? stretch->measuring : !stretch->kept)) return stretch;
+    }
+    return NULL;
+}
+
+/* The old array is freed when nobody finds it any more: a fork may come amid this. */
+static bool
+has_room(void)
+{
+    stretch_t *outgrown = stretches;
+    if (mpp_process.n_own_work < capacity) return true;
+    stretch_t *larger = malloc(2 * sizeof(*larger) * capacity);
+    if (!larger) return false;
+    memcpy(larger, outgrown, sizeof(*larger) * capacity);
+    stretches = larger;
+    capacity *= 2;
+    if (outgrown != first_stretches) free(outgrown);
+    return true;
 }
 
 static void
-begin(mpp_own_work_t *work, bool counts, bool kept)
+begin(mpp_own_work_t *work, uint64_t id, bool counts, bool kept)
 {
-    work->kept = kept;
-    work->measuring = false;
-    work->allocated = counts ? mpp_compat_allocated_objects() : 0;
-    work->thread = rb_thread_current();
-    work->next = mpp_process.own_work;
-    mpp_process.own_work = work;
-    mpp_process.n_own_work++;
+    *work = (mpp_own_work_t){.thread = rb_thread_current()};
+    if (!has_room()) return;
+    work->id = id;
+    stretches[mpp_process.n_own_work++] = (stretch_t){
+        .thread = work->thread,
+        .id = id,
+        .allocated = counts ? mpp_compat_allocated_objects() : 0,
+        .kept = kept,
+    };
 }
 
 void
 mpp_own_work_begin(mpp_own_work_t *work)
 {
     /* Of stretches within one another the outermost counts. */
-    begin(work, mpp_process.n_in_bursts > 0 && innermost() == NULL, false);
+    begin(work, ++last_id, mpp_process.n_in_bursts > 0 && innermost(false) == NULL, false);
 }
 
 void
 mpp_own_work_begin_kept(mpp_own_work_t *work)
 {
-    begin(work, false, true);
+    begin(work, ++last_id, false, true);
+}
+
+static void
+end(stretch_t *stretch)
+{
+    size_t n_later = (size_t)(&stretches[mpp_process.n_own_work] - stretch - 1);
+    if (stretch->allocated) mpp_process.own_allocated += mpp_compat_allocated_objects() - stretch->allocated;
+    memmove(stretch, stretch + 1, n_later * sizeof(*stretch));
+    mpp_process.n_own_work--;
 }
 
 void
 mpp_own_work_end(mpp_own_work_t *work)
 {
     /* Other threads' stretches may have begun since; in a forked child it may be gone. */
-    for (mpp_own_work_t **link = &mpp_process.own_work; *link; link = &(*link)->next) {
-        if (*link != work) continue;
-        *link = work->next;
-        mpp_process.n_own_work--;
-        if (work->allocated) mpp_process.own_allocated += mpp_compat_allocated_objects() - work->allocated;
+    for (uint32_t i = mpp_process.n_own_work; i > 0; i--) {
+        if (stretches[i - 1].id != work->id) continue;
+        end(&stretches[i - 1]);
         return;
     }
 }
 
-mpp_own_work_t *
+mpp_own_work_t
 mpp_own_work_suspend(void)
 {
-    mpp_own_work_t *work = innermost();
-    if (work) mpp_own_work_end(work);
+    stretch_t *stretch = innermost(false);
+    if (!stretch) return (mpp_own_work_t){0};
+    mpp_own_work_t work = {.thread = stretch->thread, .id = stretch->id, .measuring = stretch->measuring};
+    end(stretch);
     return work;
 }
 
 void
-mpp_own_work_resume(mpp_own_work_t *work)
+mpp_own_work_resume(const mpp_own_work_t *work)
 {
-    if (!work) return;
-    bool measuring = work->measuring;
-    mpp_own_work_begin(work);
-    work->measuring = measuring;
-}
-
-static mpp_own_work_t *
-measuring_here(void)
-{
-    VALUE thread = rb_thread_current();
-    mpp_own_work_t *work = mpp_process.own_work;
-    while (work && !(work->measuring && work->thread == thread)) work = work->next;
-    return work;
+    mpp_own_work_t resumed;
+    if (work->id == 0) return;
+    begin(&resumed, work->id, mpp_process.n_in_bursts > 0 && innermost(false) == NULL, false);
+    if (resumed.id != 0) stretches[mpp_process.n_own_work - 1].measuring = work->measuring;
 }
 
 bool
@@ -127,12 +162,12 @@ mpp_own_work_measure(VALUE object, uint64_t *bytes)
         *bytes = mpp_compat_memsize(object);
         return false;
     }
-    if (measuring_here()) return false;
-    mpp_own_work_t *work = innermost();
-    if (work) work->measuring = true;
+    if (innermost(true)) return false;
+    stretch_t *stretch = innermost(false);
+    if (stretch) stretch->measuring = true;
     *bytes = mpp_compat_memsize(object);
-    work = measuring_here(); /* not there any more in a child that the function forked */
-    if (work) work->measuring = false;
+    stretch = innermost(true); /* not there any more in a child that the function forked */
+    if (stretch) stretch->measuring = false;
     return true;
 }
 
@@ -140,8 +175,8 @@ bool
 mpp_own_work_here(void)
 {
     VALUE thread = rb_thread_current();
-    for (const mpp_own_work_t *work = mpp_process.own_work; work; work = work->next) {
-        if (work->thread == thread) return true;
+    for (uint32_t i = 0; i < mpp_process.n_own_work; i++) {
+        if (stretches[i].thread == thread) return true;
     }
     return false;
 }

@@ -11,20 +11,19 @@
 
 typedef struct mpp_collector mpp_collector_t;
 
-/* A stretch of our own work on one Ruby thread; lives on that thread's C stack, which pins the thread object. */
-typedef struct mpp_own_work mpp_own_work_t;
-struct mpp_own_work {
+/*
+ * A stretch of our own work on one Ruby thread; lives on that thread's C stack, which pins the thread object. What events
+ * look at is elsewhere: a size function that leaves its fiber for good takes the stack along.
+ */
+typedef struct {
     VALUE thread;
-    bool kept; /* see mpp_own_work_begin_kept */
-    bool measuring; /* a size function is being called in it */
-    size_t allocated; /* the VM's count when it began, 0: not counted here */
-    mpp_own_work_t *next;
-};
+    uint64_t id; /* 0: not noted, for want of memory, or suspended */
+    bool measuring; /* as it was when suspended */
+} mpp_own_work_t;
 
 typedef struct {
     uint32_t fork_generation; /* bumped in the child; a collector that has another one clears itself first */
-    uint32_t n_own_work; /* entries in own_work: while 0, no event needs to ask whose thread it is on */
-    mpp_own_work_t *own_work;
+    uint32_t n_own_work; /* stretches of it: while 0, no event needs to ask whose thread it is on */
     uint32_t n_pauses; /* while not 0, no hook is in */
     bool hooks_left_out; /* by a fork during a pause, until patches.c puts them in */
     uint32_t n_in_bursts;  /* running collectors in burst mode: while not 0, own work is counted by the VM's counter */
@@ -48,10 +47,10 @@ void mpp_own_work_end(mpp_own_work_t *work);
 /* The same, but for what the VM's counter tells, and it is never suspended: others run meanwhile. [gvl] */
 void mpp_own_work_begin_kept(mpp_own_work_t *work);
 
-/* The innermost stretch of the running thread ends for a while, for a call in which others may run. NULL: there is none
- * (in a forked child). [gvl] */
-mpp_own_work_t *mpp_own_work_suspend(void);
-void mpp_own_work_resume(mpp_own_work_t *work);
+/* The innermost stretch of the running thread, if there is one (in a forked child not), ends for a while, for a call in
+ * which others may run. [gvl] */
+mpp_own_work_t mpp_own_work_suspend(void);
+void mpp_own_work_resume(const mpp_own_work_t *work);
 
 /*
  * The object's size in bytes, within our own work. A T_DATA's size function is another extension's code and may do anything,

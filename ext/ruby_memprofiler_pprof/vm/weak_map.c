@@ -60,9 +60,9 @@ protect(VALUE (*function)(VALUE), entry_t *entry, int *raised)
 static bool
 call(VALUE (*function)(VALUE), entry_t *entry, int *raised)
 {
-    mpp_own_work_t *own_work = mpp_own_work_suspend();
+    mpp_own_work_t own_work = mpp_own_work_suspend();
     bool done = protect(function, entry, raised);
-    mpp_own_work_resume(own_work);
+    mpp_own_work_resume(&own_work);
     return done;
 }
 
