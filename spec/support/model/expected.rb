@@ -171,13 +171,11 @@ module Model
 
     # @return [MemprofilerPprof::Collector] found again if it was forgotten
     # @raise [Mismatch] if it is gone, though it runs
-    def collector
-      return @collector if @collector
+    def collector = found || raise(Mismatch, "a running collector is gone")
 
-      ObjectSpace.each_object(MemprofilerPprof::Collector) do |candidate|
-        return candidate if candidate.object_id == @id
-      end
-      raise Mismatch, "a running collector is gone"
+    # @return [MemprofilerPprof::Collector, nil] the same for who may come too late
+    def found
+      @collector || ObjectSpace.each_object(MemprofilerPprof::Collector).find { |candidate| candidate.object_id == @id }
     end
 
     # Nothing of the program refers to it from now on.

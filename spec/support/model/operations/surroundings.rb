@@ -103,7 +103,7 @@ module Model
     NOISE = {
       allocating: ->(_) { Array.new(20) { |i| [i.to_s, { i => "x" * i }] } },
       collecting: ->(_) { GC.start(full_mark: false) },
-      reading: ->(world) { world.everyone.each { |expected| expected.collector.snapshot && expected.collector.stats } },
+      reading: ->(world) { world.everyone.filter_map(&:found).each { |collector| collector.snapshot && collector.stats } },
       profiling: ->(_) { MemprofilerPprof::Collector.new(sample_rate: 0.5).profile { Array.new(10) { Object.new } } }
     }.freeze
 
