@@ -42,6 +42,11 @@ RSpec.describe "other tools" do
     end
   end
 
+  # The debugger that comes with Ruby, which no bundle knows.
+  debugger = Bundler.with_unbundled_env do
+    IO.popen([RbConfig.ruby, "-e", "puts Gem::Specification.find_by_name('debug').full_require_paths", err: File::NULL], &:readlines)
+  end.map(&:chomp)
+
   Collecting::KINDS.each do |kind|
     tools.each do |name, (start, stop, check)|
       it "such as #{name} may come and go at any time (#{kind.name})" do
@@ -77,6 +82,37 @@ RSpec.describe "other tools" do
         RUBY
         expect(output).to eq ([[true] * 4] * 4).inspect
       end
+    end
+
+    it "such as the debugger stop the program at breakpoints that come before, in and after what is sampled (#{kind.name})",
+       if: debugger.any? do
+      output = Child.run(<<~RUBY, environment: { "RUBY_DEBUG_NO_COLOR" => "1", "HOME" => Dir.tmpdir })
+        $LOAD_PATH.unshift(*#{debugger})
+        def allocate_one = Object.new
+        def work(n, text)
+          n.times { allocate_one }
+          binding.break(do: "p text * 2")
+          n.times { allocate_one }
+        end
+        first, second = Array.new(2) { #{kind.code} }
+        first.start!
+        require "debug/session"
+        DEBUGGER__.start(nonstop: true)
+        second.start!
+        work(500, "ab")
+        first.stop!
+        work(500, "cd")
+        second.stop!
+        burn(0.1)
+        [first, second].each do |collector|
+          abort "unbalanced: \#{collector.stats}" unless imbalance(collector).abs <= #{kind.exact? ? 0 : 1}
+          print "<", #{kind.exact?} ? allocations_in(collector.flush, :allocate_one) : "any", ">"
+        end
+        $stdout.flush
+        exit!(0)
+      RUBY
+      expect(output).to include("abab").and include("cdcd")
+      expect(output).to end_with(kind.exact? ? "<1000><2000>" : "<any><any>")
     end
 
     it "that look at the whole heap see the program's objects as without us (#{kind.name})" do
