@@ -4,6 +4,7 @@
  * One timer serves all collectors in burst mode: it is armed for whichever is due first. What the samples stand for is
  * scaled at a flush by the VM's own counter.
  */
+#include "own_work.h"
 #include "timer.h"
 #include "vm.h"
 

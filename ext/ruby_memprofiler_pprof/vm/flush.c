@@ -7,6 +7,7 @@
  * Whatever interrupts it after the snapshot (an exception of another thread, no memory), the snapshot's delta is given
  * back, so that each allocation is in exactly one flush.
  */
+#include "own_work.h"
 #include "timer.h"
 #include "vm.h"
 

@@ -7,6 +7,7 @@
  * hook of its own out, sets it to what its own hooks want: ours are still in, and not called any more. So they are tried
  * out at each flush, and after a collection that finds allocations that were not seen.
  */
+#include "own_work.h"
 #include "vm.h"
 
 static bool

@@ -6,6 +6,7 @@
  * marks and pins it), and the whole is done with the profile retained. Only what may allocate is own work. What raises
  * all the same (NoMemoryError) costs the sample in hand; what another thread raises ends the drain, and goes on from there.
  */
+#include "own_work.h"
 #include "timer.h"
 #include "vm.h"
 

@@ -1,6 +1,7 @@
 /*
  * Collector#stats: one consistent reading of every counter, taken before the first object of the Hash is made.
  */
+#include "own_work.h"
 #include "timer.h"
 #include "vm.h"
 

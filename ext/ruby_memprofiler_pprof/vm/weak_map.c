@@ -10,6 +10,7 @@
  * ends. So this back end is for Rubies where a job can hold them off (3.4 and later); before, mark_hook.c stands in
  * for it.
  */
+#include "own_work.h"
 #include "vm.h"
 
 /*
