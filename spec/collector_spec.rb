@@ -161,6 +161,14 @@ RSpec.describe MemprofilerPprof::Collector do
       expect(objects(data)).to eq 12
     end
 
+    it "may be of a new collector each time: all of it goes with the collector", unless: Child.sanitized? do
+      megabytes = Child.run(<<~'RUBY')
+        1_500.times { exact.profile { Object.new } }
+        print File.read("/proc/self/statm").split[1].to_i * 4096 / 1024**2
+      RUBY
+      expect(megabytes.to_i).to be < 150
+    end
+
     it "may be of a new collector each time, for the VM knows that there is memory to collect" do
       most_at_once = Child.run(<<~'RUBY')
         counts = Array.new(20) do

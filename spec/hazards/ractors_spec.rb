@@ -281,8 +281,9 @@ RSpec.shared_examples "Ractors beside the main one" do |kind|
     child(<<~'RUBY')
       collector = start
       # Not such that allocate or are yet to begin: the VM may hang in a child that was forked while one held its lock.
-      $others = Array.new(2) { Ractor.new { Ractor.receive } }
-      sleep 0.2
+      $others = Array.new(2) { Ractor.new(Ractor.current) { |main| main.send(:begun) && Ractor.receive } }
+      2.times { Ractor.receive }
+      sleep 0.05
       3.times do
         pid = fork do
           2_000.times { Object.new }

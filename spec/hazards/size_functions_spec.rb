@@ -85,26 +85,55 @@ RSpec.describe "size functions" do
         require #{extension.dump}
         collector = #{kind.code}
         collector.start!
-        kept = []
-        leaving = true
-        leave = lambda do
-          fiber = Fiber.new do
-            kept << StrangeData.new { leaving && Fiber.current.equal?(fiber) ? Fiber.yield : 8 }
-            collector.flush
-          end
+        $left = 0
+        def leave
+          fiber = Fiber.new { StrangeData.new { fiber&.equal?(Fiber.current) ? ($left += 1) && Fiber.yield : 8 } && Object.new }
           fiber.resume
         end
-        100.times { leave.call }
-        leaving = false
+        def deep(n) = n.zero? ? Array.new(50) { |i| i.to_s }.size : deep(n - 1) # over what is left on the stack
+        letting_go = Queue.new
+        threads = Array.new(100) { Thread.new { leave; deep(50); letting_go.pop } }
+        sleep 0.01 until letting_go.num_waiting == 100
+        burn(0.2) { leave } unless #{kind.exact?}
+        deep(200)
         GC.start
-        stacks = Array.new(100) { Fiber.new { Fiber.yield }.tap(&:resume) }
-        Thread.new { 1_000.times { Object.new } }.join
-        burn(0.3) unless #{kind.exact?}
+        stacks = Array.new(300) { Fiber.new { deep(20) && Fiber.yield }.tap(&:resume) }
+        letting_go.close
+        threads.each(&:join).clear
+        Fiber.new { deep(500) }.resume
+        3.times { GC.start }
+        before = collector.stats[:allocations][:counted]
+        Array.new(300) { Thread.new { 1_000.times { Object.new } } }.each(&:join)
+        counted = collector.stats[:allocations][:counted] - before
+        abort "taken for threads that are gone: \#{counted}" unless counted >= 300_000 || #{!kind.exact?}
+        abort "left: \#{$left}" unless $left == 100 || #{!kind.exact?}
+        abort "unbalanced: \#{imbalance(collector)}, \#{$left} left" unless imbalance(collector).abs == $left || #{!kind.exact?}
+        $stdout.binmode.write(collector.flush(gc: true).pprof_data)
+        $stdout.flush
+        exit!(0)
+      RUBY
+      expect(ProfileRules.violations(output.b)).to eq []
+    end
+
+    it "may let others run, whose allocations are the program's all the same (#{kind.name})" do
+      output = Child.run(<<~RUBY)
+        require #{extension.dump}
+        asleep = false
+        collector = #{kind.code}
+        collector.start!
+        kept = []
+        kept << StrangeData.new { (sleep(0.05) if asleep); 8 } until collector.live_heap_samples_count > 1
+        done = 0
+        thread = Thread.new { 200.times { Object.new } && done += 200 while true }
+        before = collector.stats[:allocations]
+        asleep = true
+        3.times { collector.flush }
+        asleep = false
         allocations = collector.stats[:allocations]
-        data = collector.flush(gc: true)
-        abort "unbalanced" unless imbalance(collector).abs <= 101 # each fiber has the sample that it was at
-        abort "lost: \#{allocations}" unless allocations[:counted] >= 1_000 || #{!kind.exact?}
-        $stdout.binmode.write(data.pprof_data)
+        thread.kill.join
+        own = allocations[:own] - before[:own]
+        abort "taken for ours: \#{own} of \#{done}" unless done > 1_000 && own < 1_000
+        $stdout.binmode.write(collector.flush.pprof_data)
         $stdout.flush
         exit!(0)
       RUBY

@@ -1,6 +1,7 @@
 /*
  * The extension's entry: everything that allocates on first use is made to do so here, before any hook runs.
  */
+#include "own_work.h"
 #include "vm.h"
 
 #include "../core/pprof.h"
@@ -31,6 +32,7 @@ Init_ruby_memprofiler_pprof_native(void)
     if (mpp_pprof_init() != MPP_OK) rb_memerror();
     mpp_compat_init(mpp_jobs_run);
     mpp_process_init();
+    mpp_own_work_init();
     mpp_patches_define(module);
     mpp_weak_map_define(module);
     mpp_collector_define(module);

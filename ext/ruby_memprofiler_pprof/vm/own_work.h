@@ -7,15 +7,14 @@
 
 #include "process.h"
 
-/*
- * A stretch of our own work on one Ruby thread; lives on that thread's C stack, which pins the thread object. What events
- * look at is elsewhere: a size function that leaves its fiber for good takes the stack along.
- */
+/* A stretch of our own work on one Ruby thread; lives on that thread's C stack. */
 typedef struct {
-    VALUE thread;
     uint64_t id; /* 0: not noted, for want of memory, or suspended */
     bool measuring; /* as it was when suspended */
 } mpp_own_work_t;
+
+/* [gvl] */
+void mpp_own_work_init(void);
 
 /* Allocations of this thread are our own from begin to end; may nest. Nothing in between may switch the thread off for
  * good without end being called (rb_ensure where code can raise). [gvl] */
@@ -32,8 +31,8 @@ void mpp_own_work_resume(const mpp_own_work_t *work);
 
 /*
  * The object's size in bytes, within our own work. A T_DATA's size function is another extension's code and may do anything,
- * a flush among it: within one no other is called, and *bytes is left alone. True: such code has run, and the VM may have done
- * anything meanwhile. [gvl]
+ * a flush among it: within one no other is called, and *bytes is left alone. What is allocated meanwhile, by whomever, is not
+ * taken for ours by the VM's counter. True: such code has run, and the VM may have done anything meanwhile. [gvl]
  */
 bool mpp_own_work_measure(VALUE object, uint64_t *bytes);
 

@@ -19,9 +19,9 @@ module Model
     # @return [Array(Program, Outcome), nil] nil if it does not fail again
     def shrink(program)
       @runs = 0
-      @deadline = Waiting.now + MOST_SECONDS
       @attempts = 1
       outcomes = Array.new(3) { run(program) }
+      @deadline = Waiting.now + MOST_SECONDS
       @failures = outcomes.count { |outcome| !outcome.passed? }
       return if @failures.zero?
 
