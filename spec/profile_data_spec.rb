@@ -160,7 +160,7 @@ RSpec.describe MemprofilerPprof::ProfileData do
       File.write("file", "old")
       { "folder" => Errno::EISDIR, "." => Errno::EISDIR, "/" => Errno::EISDIR, "missing/x" => Errno::ENOENT,
         "file/x" => Errno::ENOTDIR, "x" * 256 => Errno::ENAMETOOLONG, "" => Errno::ENOENT,
-        "a\0b" => ArgumentError, 3 => TypeError, nil => TypeError }.each do |path, error|
+        "a\0b" => ArgumentError, 3 => TypeError, nil => TypeError, $stdout => TypeError }.each do |path, error|
         expect { data.write(path) }.to raise_error(error)
       end
       expect { data.write("missing/x") }.to raise_error(Errno::ENOENT, %r{ missing/x\z})

@@ -47,6 +47,8 @@ module MemprofilerPprof
     # @example
     #   collector.flush.write("heap.pb.gz")
     def write(path)
+      raise TypeError, "path must be a path, not #{path.inspect}" if IO === path && !(File === path) # named "<STDOUT>"
+
       path = File.path(path)
       descriptor = descriptor_of(path)
       return write_open(descriptor, path) if descriptor

@@ -100,6 +100,33 @@ RSpec.describe "frames" do
     expect(output).to eq "[]"
   end
 
+  # Compiled code is at no line that rb_profile_frames could tell.
+  %w[yjit rjit].each do |compiler|
+    it "may be compiled, by #{compiler}" do
+      options = ["--#{compiler}", "--#{compiler}-call-threshold=5"]
+      skip "this Ruby has no #{compiler}" unless system(RbConfig.ruby, "--disable=gems", *options, "-e", "", err: File::NULL)
+
+      output = Child.run(<<~RUBY, *options)
+        def sites(n)
+          text = "a" +
+                 "b"
+          list = [n]
+          table = { of: n }
+          [text, list, table, "\#{list.size} of it"]
+        end
+        require "objspace"
+        200.times { |n| sites(n) }
+        traced = ObjectSpace.trace_object_allocations { sites(1).map { |object| ObjectSpace.allocation_sourceline(object) } }
+        data = exact.profile { 100.times { |n| sites(n) } }
+        samples = MemprofilerPprof::ProfileReader.read(data.pprof_data).samples
+        samples = samples.select { |sample| sample.stack.first.name.end_with?("sites") }
+        lines = samples.map { |sample| sample.stack.first.line }
+        print (traced - lines).inspect, lines.include?(0), samples.sum { |sample| sample.values["allocations"] }
+      RUBY
+      expect(output).to eq "[]false700"
+    end
+  end
+
   it "may be redefined between sample and flush" do
     output = Child.run(<<~'RUBY')
       collector = exact

@@ -104,6 +104,31 @@ RSpec.describe "processes" do
         expect(output).to eq ([true] * 6).inspect
       end
 
+      it "go on sampling where they were forked while another thread collected garbage in a flush" do
+        output = Child.run(<<~RUBY)
+          #{start}
+          finalizing = Queue.new
+          leave = ->(body) { ObjectSpace.define_finalizer(Object.new, body) && nil }
+          Fiber.new { 10.times { leave.call(proc { finalizing << 1 && sleep(0.1) }) } }.resume
+          Array.new(1_000) { Object.new }
+          flushing = Thread.new { collector.flush(gc: true) }
+          500.times { finalizing.empty? && sleep(0.01) }
+          Kept = Class.new
+          child = fork do
+            20_000.times { Kept.new }
+            before = collector.stats[:jobs]
+            100_000.times { Kept.new }
+            3.times { GC.start }
+            print ObjectSpace.each_object(Kept).count < 5_000, collector.stats[:jobs] > before
+            $stdout.flush
+            exit!(0)
+          end
+          Process.wait(child)
+          flushing.join
+        RUBY
+        expect(output).to eq "truetrue"
+      end
+
       it "end as they would, with their own status and output" do
         {
           "exit 3" => [3, ""], "exit!(4)" => [4, ""], "abort 'aborted'" => [1, ""],

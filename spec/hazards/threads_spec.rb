@@ -89,6 +89,32 @@ RSpec.describe "threads" do
       expect(output).to eq "[270000, 2000, true]"
     end
 
+    # The VM lets them wait until its finalizers have run, of whatever makes it run these.
+    finalizing = { "GC.start" => "GC.start", "GC.start, deep in Ruby code" => "deep(600) { GC.start }",
+                   "a flush" => "made.flush(gc: true)" }
+    finalizing["compaction"] = "GC.compact" if GC.respond_to?(:compact)
+    finalizing["Process.warmup"] = "Process.warmup" if Process.respond_to?(:warmup)
+    it "may be struck in finalizers, and lose nothing by it (#{kind})" do
+      program = <<~RUBY
+        require "timeout"
+        def deep(n, &block) = n.zero? ? yield : deep(n - 1, &block)
+        def leave(body) = ObjectSpace.define_finalizer(Object.new, body) && nil
+        ran = false
+        ways = { #{finalizing.map { |name, code| "#{name.dump} => -> { #{code} }" }.join(", ")} }
+        lost = ways.reject do |_, way|
+          ran = false
+          Fiber.new { leave(proc { 60_000.times { |i| "f\#{i}" }; sleep 0.06; ran = true }) }.resume
+          Timeout.timeout(0.04) { way.call && sleep(0.001) }
+          !ran # it was not yet due
+        rescue Timeout::Error
+          true
+        end
+        print lost.keys.inspect
+      RUBY
+      alone = Child.run("def self.flush(gc:) = GC.start\nmade = self\n" + program)
+      expect(Child.run("made = #{collector}\nmade.start!\n" + program)).to eq alone
+    end
+
     it "may flush in handlers of signals, in finalizers, in at_exit, within each_object (#{kind})" do
       output = Child.run(<<~RUBY)
         made = #{collector}

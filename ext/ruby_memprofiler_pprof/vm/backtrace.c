@@ -23,6 +23,8 @@ walk(mpp_collector_t *collector, VALUE object, mpp_weight_t weight)
     int found = rb_profile_frames(0, (int)limit + 1, collector->frames, collector->lines);
     uint32_t n = found > 0 ? (uint32_t)found : 0;
     if (n > 0 && collector->frames[n - 1] == mpp_compat_dummy_root) n--;
+    /* The VM tells no line of compiled code at the top, though what compiled code calls finds it. */
+    if (n > 0 && collector->lines[0] == 0 && mpp_compat_is_ruby(collector->frames[0])) collector->lines[0] = rb_sourceline();
     mpp_backtrace_t backtrace = {.frames = collector->frames, .lines = collector->lines, .n = n};
     if (n > limit) {
         backtrace.n = limit;

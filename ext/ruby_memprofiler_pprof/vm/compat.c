@@ -5,6 +5,7 @@
 
 #include <ruby/ractor.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #ifdef HAVE_RB_OBJ_MEMSIZE_OF
 extern size_t rb_obj_memsize_of(VALUE object);
@@ -175,12 +176,16 @@ mpp_compat_finish_sweep(void)
     if (mpp_compat_gc_sweeping() && !RTEST(rb_gc_disable())) rb_gc_enable(); /* what to disable ends first */
 }
 
-static bool is_collecting; /* and running finalizers, amid which other threads may run, too */
+/* Calls of ours, in which finalizers run, amid which other threads may run, too. In a forked child there is none. */
+static uint32_t n_collecting;
+static pid_t collecting_process;
 
 static VALUE
 collect(VALUE unused)
 {
-    is_collecting = true;
+    if (collecting_process != getpid()) n_collecting = 0;
+    collecting_process = getpid();
+    n_collecting++;
     rb_gc_start();
     return unused;
 }
@@ -188,7 +193,7 @@ collect(VALUE unused)
 static VALUE
 end_collecting(VALUE was_disabled)
 {
-    is_collecting = false;
+    if (n_collecting > 0 && collecting_process == getpid()) n_collecting--;
     if (RTEST(was_disabled)) rb_gc_disable();
     return Qnil;
 }
@@ -221,20 +226,22 @@ mpp_compat_is_marked(VALUE object)
 #endif
 }
 
-void
-mpp_compat_hold_exceptions(void)
+bool
+mpp_compat_is_ruby(VALUE frame)
 {
-#ifdef HAVE_RB_GC_SET_PENDING_INTERRUPT
-    rb_gc_set_pending_interrupt();
-#endif
+    return !NIL_P(rb_profile_frame_path(frame));
 }
 
-void
-mpp_compat_release_exceptions(void)
-{
 #ifdef HAVE_RB_GC_SET_PENDING_INTERRUPT
-    rb_gc_unset_pending_interrupt();
-#endif
+/* Whether interrupts of the running thread are held: one that nothing comes of does not show then. Not for a thread that
+ * sleeps: that would go on. */
+static bool
+are_held(void)
+{
+    VALUE thread = rb_thread_current();
+    if (rb_thread_interrupted(thread)) return false;
+    rb_thread_wakeup_alive(thread);
+    return !rb_thread_interrupted(thread);
 }
 
 /* GC.start and its like are Ruby code of the VM's own, in this file. */
@@ -247,15 +254,44 @@ is_of_gc(VALUE frame)
     return memcmp(RSTRING_PTR(path), file, sizeof(file) - 1) == 0;
 }
 
-bool
-mpp_compat_may_hold_exceptions(VALUE *frames, int *lines, int max_frames)
+static bool
+may_be_in_finalizer(VALUE *frames, int *lines, int max_frames)
 {
-    if (is_collecting) return false;
+    if (n_collecting > 0 && collecting_process == getpid()) return true;
     int n = rb_profile_frames(0, max_frames, frames, lines);
     for (int i = 0; i < n; i++) {
-        if (is_of_gc(frames[i])) return false;
+        if (is_of_gc(frames[i])) return true;
     }
-    return true;
+    return false;
+}
+#endif
+
+mpp_holding_t
+mpp_compat_hold_exceptions(VALUE *frames, int *lines, int max_frames)
+{
+#ifdef HAVE_RB_GC_SET_PENDING_INTERRUPT
+    /* A thread in Ruby code does not sleep. */
+    if (rb_profile_frames(0, 1, frames, lines) > 0 && mpp_compat_is_ruby(frames[0])) {
+        if (are_held()) return MPP_HELD_BY_VM;
+    } else if (may_be_in_finalizer(frames, lines, max_frames)) {
+        return MPP_NOT_HELD;
+    }
+    rb_gc_set_pending_interrupt();
+    return MPP_HELD;
+#else
+    (void)frames;
+    (void)lines;
+    (void)max_frames;
+    return MPP_NOT_HELD;
+#endif
+}
+
+void
+mpp_compat_release_exceptions(void)
+{
+#ifdef HAVE_RB_GC_SET_PENDING_INTERRUPT
+    rb_gc_unset_pending_interrupt();
+#endif
 }
 
 /* More than a page of the VM's heap and what it takes to align it. */

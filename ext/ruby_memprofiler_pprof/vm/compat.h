@@ -43,19 +43,25 @@ bool mpp_compat_has_memory(void);
 /* After rb_protect caught something: puts rb_errinfo() back to what it was before. [gvl] */
 void mpp_compat_restore_error(VALUE error);
 
+/* Whether a frame of rb_profile_frames is of Ruby code, not of a function in C. [newobj] [gvl] */
+bool mpp_compat_is_ruby(VALUE frame);
+
 #ifdef HAVE_RB_GC_SET_PENDING_INTERRUPT
 #define MPP_HOLDS_EXCEPTIONS true
 #else
 #define MPP_HOLDS_EXCEPTIONS false
 #endif
 
-/* Where it can be had: what Thread#raise and Thread#kill have for this thread waits until release. [gvl] */
-void mpp_compat_hold_exceptions(void);
-void mpp_compat_release_exceptions(void);
+typedef enum {
+    MPP_NOT_HELD, /* it cannot be had, or perhaps must not be ended by us */
+    MPP_HELD,     /* until release */
+    MPP_HELD_BY_VM
+} mpp_holding_t;
 
-/* The VM holds them itself around the finalizers that GC.start and its like run, and a release would be the end of that:
- * false within these. `frames` and `lines` are scratch. [gvl] */
-bool mpp_compat_may_hold_exceptions(VALUE *frames, int *lines, int max_frames);
+/* What Thread#raise and Thread#kill have for the running thread waits. The VM holds it itself around the finalizers that
+ * GC.start and its like run, and a release would be the end of that. `frames` and `lines` are scratch. [gvl] */
+mpp_holding_t mpp_compat_hold_exceptions(VALUE *frames, int *lines, int max_frames);
+void mpp_compat_release_exceptions(void);
 
 /* The VM's own counts, compaction's moves taken off. [newobj] [gc] (not in dcompact) */
 size_t mpp_compat_allocated_objects(void);

@@ -178,16 +178,15 @@ one_with_late_deaths(void)
  * calls (by a TracePoint), and allocate at them: all that is own work, so that it does not feed what is drained.
  */
 static void
-drain_and_follow(void)
+drain_and_follow(mpp_holding_t holding)
 {
     mpp_own_work_t own_work;
     mpp_collector_t *collector;
     uint32_t n_left = 0;
     for (collector = mpp_process.running; collector; collector = collector->next_running) n_left++;
     mpp_own_work_begin_kept(&own_work);
-    mpp_compat_hold_exceptions();
     while ((collector = next_with_pending(true)) != NULL && n_left-- > 0) (void)drain(collector);
-    mpp_compat_release_exceptions();
+    if (holding == MPP_HELD) mpp_compat_release_exceptions();
     mpp_own_work_end(&own_work);
     if (collector) mpp_compat_trigger_job(); /* other threads go on allocating */
 }
@@ -213,9 +212,10 @@ mpp_jobs_run(void *unused)
     if (mpp_process.n_in_bursts > 0) mpp_bursts_tick();
     mend_doubtful_hooks();
     const mpp_collector_t *follower = one_with_late_deaths();
-    int max_depth = follower ? (int)follower->config.max_depth : 0;
-    if (follower && mpp_compat_may_hold_exceptions(follower->frames, follower->lines, max_depth)) {
-        drain_and_follow();
+    mpp_holding_t holding = MPP_NOT_HELD;
+    if (follower) holding = mpp_compat_hold_exceptions(follower->frames, follower->lines, (int)follower->config.max_depth);
+    if (holding != MPP_NOT_HELD) {
+        drain_and_follow(holding);
     } else {
         mpp_collector_t *collector;
         while ((collector = next_with_pending(false)) != NULL) (void)drain(collector);
