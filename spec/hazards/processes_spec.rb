@@ -118,6 +118,7 @@ RSpec.describe "processes" do
             20_000.times { Kept.new }
             before = collector.stats[:jobs]
             100_000.times { Kept.new }
+            burn(0.3)
             3.times { GC.start }
             print ObjectSpace.each_object(Kept).count < 5_000, collector.stats[:jobs] > before
             $stdout.flush

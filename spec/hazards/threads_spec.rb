@@ -99,13 +99,13 @@ RSpec.describe "threads" do
         require "timeout"
         def deep(n, &block) = n.zero? ? yield : deep(n - 1, &block)
         def leave(body) = ObjectSpace.define_finalizer(Object.new, body) && nil
-        ran = false
+        inside = amid = false
         ways = { #{finalizing.map { |name, code| "#{name.dump} => -> { #{code} }" }.join(", ")} }
         lost = ways.reject do |_, way|
-          ran = false
-          Fiber.new { leave(proc { 60_000.times { |i| "f\#{i}" }; sleep 0.06; ran = true }) }.resume
-          Timeout.timeout(0.04) { way.call && sleep(0.001) }
-          !ran # it was not yet due
+          inside = amid = false
+          Fiber.new { leave(proc { amid = inside && Thread.current.equal?(Thread.main); 60_000.times { |i| "f\#{i}" }; sleep 0.15 }) }.resume
+          Timeout.timeout(0.05) { sleep(0.01) && (inside = true) && way.call && sleep(0.001) }
+          !amid # it came earlier or is yet to come
         rescue Timeout::Error
           true
         end

@@ -36,14 +36,17 @@ commit_known(drain_t *drain, VALUE object)
     return true;
 }
 
-/* Frames first: none of them may be collected before the sample's stack is released by commit. */
-static void
+/* Frames first: none of them may be collected before the sample's stack is released by commit. False: there is no memory. */
+static bool
 name_frames(drain_t *drain)
 {
-    uintptr_t frame;
-    while ((frame = mpp_profile_unknown_frame(drain->profile, &drain->sample)) != 0) {
-        if (mpp_names_define_frame(drain->profile, frame) != MPP_OK) return; /* commit will count it as dropped */
+    uintptr_t frame = mpp_profile_unknown_frame(drain->profile, &drain->sample);
+    if (frame != 0 && !mpp_compat_has_memory()) return false;
+    while (frame != 0) {
+        if (mpp_names_define_frame(drain->profile, frame) != MPP_OK) break; /* commit will count it as dropped */
+        frame = mpp_profile_unknown_frame(drain->profile, &drain->sample);
     }
+    return true;
 }
 
 /* Qtrue if the sample was committed. */
@@ -53,12 +56,12 @@ commit_new(VALUE argument)
     drain_t *drain = (drain_t *)argument;
     VALUE object = drain->sample.entry.object;
     mpp_birth_t birth = drain->stamp;
-    if (drain->sample.entry.raw && !mpp_compat_has_memory()) return Qfalse;
-    name_frames(drain);
+    if (!name_frames(drain)) return Qfalse;
     (void)mpp_own_work_measure(object, &birth.bytes);
     birth.class_name = mpp_names_find_class(drain->profile, object);
     if (birth.class_name == 0) {
-        if (!mpp_compat_has_memory()) return Qfalse;
+        bool is_hidden = RBASIC_CLASS(object) == 0; /* then no name is made */
+        if (!is_hidden && !mpp_compat_has_memory()) return Qfalse;
         birth.class_name = mpp_names_define_class(drain->profile, object);
     }
     mpp_profile_commit(drain->profile, &drain->sample, &birth);
