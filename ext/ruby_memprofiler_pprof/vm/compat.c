@@ -5,7 +5,6 @@
 
 #include <ruby/ractor.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #ifdef HAVE_RB_OBJ_MEMSIZE_OF
 extern size_t rb_obj_memsize_of(VALUE object);
@@ -176,16 +175,9 @@ mpp_compat_finish_sweep(void)
     if (mpp_compat_gc_sweeping() && !RTEST(rb_gc_disable())) rb_gc_enable(); /* what to disable ends first */
 }
 
-/* Calls of ours, in which finalizers run, amid which other threads may run, too. In a forked child there is none. */
-static uint32_t n_collecting;
-static pid_t collecting_process;
-
 static VALUE
 collect(VALUE unused)
 {
-    if (collecting_process != getpid()) n_collecting = 0;
-    collecting_process = getpid();
-    n_collecting++;
     rb_gc_start();
     return unused;
 }
@@ -193,7 +185,6 @@ collect(VALUE unused)
 static VALUE
 end_collecting(VALUE was_disabled)
 {
-    if (n_collecting > 0 && collecting_process == getpid()) n_collecting--;
     if (RTEST(was_disabled)) rb_gc_disable();
     return Qnil;
 }
@@ -244,44 +235,23 @@ are_held(void)
     return !rb_thread_interrupted(thread);
 }
 
-/* GC.start and its like are Ruby code of the VM's own, in this file. */
-static bool
-is_of_gc(VALUE frame)
-{
-    static const char file[] = "<internal:gc>";
-    VALUE path = rb_profile_frame_path(frame);
-    if (!RB_TYPE_P(path, RUBY_T_STRING) || RSTRING_LEN(path) != sizeof(file) - 1) return false;
-    return memcmp(RSTRING_PTR(path), file, sizeof(file) - 1) == 0;
-}
-
-static bool
-may_be_in_finalizer(VALUE *frames, int *lines, int max_frames)
-{
-    if (n_collecting > 0 && collecting_process == getpid()) return true;
-    int n = rb_profile_frames(0, max_frames, frames, lines);
-    for (int i = 0; i < n; i++) {
-        if (is_of_gc(frames[i])) return true;
-    }
-    return false;
-}
 #endif
 
 mpp_holding_t
-mpp_compat_hold_exceptions(VALUE *frames, int *lines, int max_frames)
+mpp_compat_hold_exceptions(void)
 {
 #ifdef HAVE_RB_GC_SET_PENDING_INTERRUPT
-    /* A thread in Ruby code does not sleep. */
-    if (rb_profile_frames(0, 1, frames, lines) > 0 && mpp_compat_is_ruby(frames[0])) {
+    /* An object counts as one that waits for its finalizers until these have run. */
+    if (rb_gc_stat(sym_heap_final_slots) > 0) {
+        VALUE frame;
+        int line;
+        bool is_awake = rb_profile_frames(0, 1, &frame, &line) > 0 && mpp_compat_is_ruby(frame);
+        if (!is_awake) return MPP_NOT_HELD;
         if (are_held()) return MPP_HELD_BY_VM;
-    } else if (may_be_in_finalizer(frames, lines, max_frames)) {
-        return MPP_NOT_HELD;
     }
     rb_gc_set_pending_interrupt();
     return MPP_HELD;
 #else
-    (void)frames;
-    (void)lines;
-    (void)max_frames;
     return MPP_NOT_HELD;
 #endif
 }

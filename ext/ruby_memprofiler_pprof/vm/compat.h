@@ -53,14 +53,14 @@ bool mpp_compat_is_ruby(VALUE frame);
 #endif
 
 typedef enum {
-    MPP_NOT_HELD, /* it cannot be had, or perhaps must not be ended by us */
+    MPP_NOT_HELD, /* it cannot be had, or the VM may hold it */
     MPP_HELD,     /* until release */
     MPP_HELD_BY_VM
 } mpp_holding_t;
 
 /* What Thread#raise and Thread#kill have for the running thread waits. The VM holds it itself around the finalizers that
- * GC.start and its like run, and a release would be the end of that. `frames` and `lines` are scratch. [gvl] */
-mpp_holding_t mpp_compat_hold_exceptions(VALUE *frames, int *lines, int max_frames);
+ * GC.start and its like run, and a release would be the end of that. [gvl] */
+mpp_holding_t mpp_compat_hold_exceptions(void);
 void mpp_compat_release_exceptions(void);
 
 /* The VM's own counts, compaction's moves taken off. [newobj] [gc] (not in dcompact) */

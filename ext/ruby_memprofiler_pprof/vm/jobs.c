@@ -214,9 +214,7 @@ mpp_jobs_run(void *unused)
     if (ruby_stack_check()) return;
     if (mpp_process.n_in_bursts > 0) mpp_bursts_tick();
     mend_doubtful_hooks();
-    const mpp_collector_t *follower = one_with_late_deaths();
-    mpp_holding_t holding = MPP_NOT_HELD;
-    if (follower) holding = mpp_compat_hold_exceptions(follower->frames, follower->lines, (int)follower->config.max_depth);
+    mpp_holding_t holding = one_with_late_deaths() ? mpp_compat_hold_exceptions() : MPP_NOT_HELD;
     if (holding != MPP_NOT_HELD) {
         drain_and_follow(holding);
     } else {
