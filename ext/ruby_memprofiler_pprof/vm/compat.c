@@ -224,6 +224,20 @@ mpp_compat_is_ruby(VALUE frame)
 }
 
 #ifdef HAVE_RB_GC_SET_PENDING_INTERRUPT
+/* A thread whose interrupts are looked for in Ruby code, or by Class#new around initialize, does not sleep. Others may. */
+static bool
+is_awake(void)
+{
+    static const char name[] = "new";
+    VALUE frame;
+    int line;
+    if (rb_profile_frames(0, 1, &frame, &line) < 1) return false;
+    if (mpp_compat_is_ruby(frame)) return true;
+    VALUE method = rb_profile_frame_method_name(frame);
+    if (!RB_TYPE_P(method, RUBY_T_STRING) || RSTRING_LEN(method) != sizeof(name) - 1) return false;
+    return memcmp(RSTRING_PTR(method), name, sizeof(name) - 1) == 0;
+}
+
 /* Whether interrupts of the running thread are held: one that nothing comes of does not show then. Not for a thread that
  * sleeps: that would go on. */
 static bool
@@ -243,10 +257,7 @@ mpp_compat_hold_exceptions(void)
 #ifdef HAVE_RB_GC_SET_PENDING_INTERRUPT
     /* An object counts as one that waits for its finalizers until these have run. */
     if (rb_gc_stat(sym_heap_final_slots) > 0) {
-        VALUE frame;
-        int line;
-        bool is_awake = rb_profile_frames(0, 1, &frame, &line) > 0 && mpp_compat_is_ruby(frame);
-        if (!is_awake) return MPP_NOT_HELD;
+        if (!is_awake()) return MPP_NOT_HELD;
         if (are_held()) return MPP_HELD_BY_VM;
     }
     rb_gc_set_pending_interrupt();
