@@ -224,18 +224,23 @@ mpp_compat_is_ruby(VALUE frame)
 }
 
 #ifdef HAVE_RB_GC_SET_PENDING_INTERRUPT
-/* A thread whose interrupts are looked for in Ruby code, or by Class#new around initialize, does not sleep. Others may. */
+static bool
+is_named(VALUE frame, const char *name)
+{
+    VALUE method = rb_profile_frame_method_name(frame);
+    size_t length = strlen(name);
+    if (!RB_TYPE_P(method, RUBY_T_STRING) || (size_t)RSTRING_LEN(method) != length) return false;
+    return memcmp(RSTRING_PTR(method), name, length) == 0;
+}
+
+/* A thread whose interrupts are looked for in Ruby code, or where an object is made, does not sleep. Others may. */
 static bool
 is_awake(void)
 {
-    static const char name[] = "new";
     VALUE frame;
     int line;
     if (rb_profile_frames(0, 1, &frame, &line) < 1) return false;
-    if (mpp_compat_is_ruby(frame)) return true;
-    VALUE method = rb_profile_frame_method_name(frame);
-    if (!RB_TYPE_P(method, RUBY_T_STRING) || RSTRING_LEN(method) != sizeof(name) - 1) return false;
-    return memcmp(RSTRING_PTR(method), name, sizeof(name) - 1) == 0;
+    return mpp_compat_is_ruby(frame) || is_named(frame, "initialize") || is_named(frame, "new");
 }
 
 /* Whether interrupts of the running thread are held: one that nothing comes of does not show then. Not for a thread that
