@@ -104,7 +104,8 @@ RSpec.describe "frames" do
   %w[yjit rjit].each do |compiler|
     it "may be compiled, by #{compiler}" do
       options = ["--#{compiler}", "--#{compiler}-call-threshold=5"]
-      skip "this Ruby has no #{compiler}" unless system(RbConfig.ruby, "--disable=gems", *options, "-e", "", err: File::NULL)
+      ask = "exit RubyVM::#{compiler.upcase}.enabled?"
+      skip "this Ruby has no #{compiler}" unless system(RbConfig.ruby, "--disable=gems", *options, "-e", ask, err: File::NULL)
 
       output = Child.run(<<~RUBY, *options)
         def sites(n)
