@@ -81,7 +81,7 @@ RSpec.describe "size functions" do
     end
 
     it "may leave their fibers for good, with stacks that are gone (#{kind.name})" do
-      output = Child.run(<<~RUBY)
+      output = Child.run(<<~RUBY, at_once: true)
         require #{extension.dump}
         collector = #{kind.code}
         collector.start!
@@ -109,14 +109,12 @@ RSpec.describe "size functions" do
         abort "left: \#{$left}" unless $left == 100 || #{!kind.exact?}
         abort "unbalanced: \#{imbalance(collector)}, \#{$left} left" unless imbalance(collector).abs == $left || #{!kind.exact?}
         $stdout.binmode.write(collector.flush(gc: true).pprof_data)
-        $stdout.flush
-        exit!(0)
       RUBY
       expect(ProfileRules.violations(output.b)).to eq []
     end
 
     it "may let others run, whose allocations are the program's all the same (#{kind.name})" do
-      output = Child.run(<<~RUBY)
+      output = Child.run(<<~RUBY, at_once: true)
         require #{extension.dump}
         asleep = false
         collector = #{kind.code}
@@ -134,8 +132,6 @@ RSpec.describe "size functions" do
         own = allocations[:own] - before[:own]
         abort "taken for ours: \#{own} of \#{done}" unless done > 1_000 && own < 1_000
         $stdout.binmode.write(collector.flush.pprof_data)
-        $stdout.flush
-        exit!(0)
       RUBY
       expect(ProfileRules.violations(output.b)).to eq []
     end

@@ -253,7 +253,6 @@ are_held(void)
     rb_thread_wakeup_alive(thread);
     return !rb_thread_interrupted(thread);
 }
-
 #endif
 
 mpp_holding_t

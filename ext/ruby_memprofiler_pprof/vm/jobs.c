@@ -60,8 +60,7 @@ commit_new(VALUE argument)
     (void)mpp_own_work_measure(object, &birth.bytes);
     birth.class_name = mpp_names_find_class(drain->profile, object);
     if (birth.class_name == 0) {
-        bool is_hidden = RBASIC_CLASS(object) == 0; /* then no name is made */
-        if (!is_hidden && !mpp_compat_has_memory()) return Qfalse;
+        if (!mpp_compat_has_memory()) return Qfalse;
         birth.class_name = mpp_names_define_class(drain->profile, object);
     }
     mpp_profile_commit(drain->profile, &drain->sample, &birth);

@@ -91,7 +91,7 @@ module Model
       step, broken = profiles.lazy.map { |number, bytes| [number, ProfileRules.violations(bytes)] }
                              .find { |_, violations| violations.any? }
       kind, message = :failed, "not a valid profile at step #{step}: #{broken.first(5)}" if kind == :passed && broken
-      if !quiet?(messages)
+      unless quiet?(messages)
         kind, message = :failed, "#{message unless kind == :passed}\nprinted: #{messages}"
       end
       Outcome.new(kind: kind, message: message, at: at, findings: findings)
