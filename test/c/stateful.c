@@ -524,10 +524,20 @@ do_sample(model_t *model)
     model->objects[slot].waits = true;
 }
 
+/* The record at the address of a sample, if there is one, is of an object that died unseen. */
+static void
+lose_predecessor(model_t *model, uint32_t slot)
+{
+    model->n_records_lost += mpp_live_find(&model->profile->live, address(FIRST_OBJECT, slot)) != 0;
+    model->objects[slot].tracked = false;
+}
+
 static void
 do_take(model_t *model)
 {
     if (model->n_in_hand == MAX_IN_HAND) return;
+    if (model->n_queue > 0 && model->measured == model->queue[0].object + 1) return;
+    if (model->n_queue > 0 && model->profile->pressure) lose_predecessor(model, model->queue[0].object);
     waiting_t *waiting = &model->in_hand[model->n_in_hand];
     mpp_sample_t sample;
     bool taken = mpp_profile_take(model->profile, &sample);
@@ -585,14 +595,6 @@ note_birth(model_t *model, uint32_t slot, const waiting_t *waiting, const mpp_bi
         .born_sweeping = birth->sweeping,
         .serial = model->next_serial++,
     };
-}
-
-/* A sample is about to end at an address whose record, if it has one, is of an object that died unseen. */
-static void
-lose_predecessor(model_t *model, uint32_t slot)
-{
-    model->n_records_lost += mpp_live_find(&model->profile->live, address(FIRST_OBJECT, slot)) != 0;
-    model->objects[slot].tracked = false;
 }
 
 static void

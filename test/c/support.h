@@ -29,6 +29,19 @@
 
 #include "base.h"
 
+/* gcc and clang tell in their own ways of what else is built in. */
+#ifdef __has_feature
+#define SUPPORT_HAS_FEATURE(name) __has_feature(name)
+#else
+#define SUPPORT_HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || SUPPORT_HAS_FEATURE(address_sanitizer)
+#define SUPPORT_ADDRESS_SANITIZER
+#endif
+#if defined(__SANITIZE_THREAD__) || SUPPORT_HAS_FEATURE(thread_sanitizer)
+#define SUPPORT_THREAD_SANITIZER
+#endif
+
 #define SUPPORT_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Sets up on the budget, works, and gives everything back, whichever request is refused. */

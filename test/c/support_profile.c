@@ -5,6 +5,8 @@
 
 #define MAX_DEPTH 64
 
+static const char padding[] = "____________________________________________________________________________________________________";
+
 mpp_profile_config_t
 support_profile_config(void)
 {
@@ -42,20 +44,20 @@ support_profile_sample(mpp_profile_t *profile, const support_allocation_t *alloc
 }
 
 static mpp_view_t
-numbered(char *buffer, size_t size, const char *kind, uintptr_t number)
+numbered(char *buffer, size_t size, const char *kind, uintptr_t number, uint32_t longer_by)
 {
-    int length = snprintf(buffer, size, "%s%llu", kind, (unsigned long long)number);
+    int length = snprintf(buffer, size, "%s%llu%.*s", kind, (unsigned long long)number, (int)longer_by, padding);
     return (mpp_view_t){buffer, (size_t)length};
 }
 
 void
 support_profile_commit(mpp_profile_t *profile, const support_allocation_t *allocation)
 {
-    char name[40];
+    char name[40 + sizeof padding];
     mpp_sample_t sample;
     assert_true(mpp_profile_take(profile, &sample));
     for (uintptr_t frame; (frame = mpp_profile_unknown_frame(profile, &sample)) != 0;) {
-        mpp_view_t view = numbered(name, sizeof name, "frame", frame);
+        mpp_view_t view = numbered(name, sizeof name, "frame", frame, allocation->longer_by);
         mpp_status_t status = mpp_profile_define_frame(profile, frame, view, MPP_VIEW("a.rb"), 1);
         if (status != MPP_OK) assert_true(support_refused(status));
     }
@@ -65,7 +67,7 @@ support_profile_commit(mpp_profile_t *profile, const support_allocation_t *alloc
         .live = !allocation->dead,
     };
     if (allocation->class_key) {
-        mpp_view_t view = numbered(name, sizeof name, "Class", allocation->class_key);
+        mpp_view_t view = numbered(name, sizeof name, "Class", allocation->class_key, allocation->longer_by);
         birth.class_name = mpp_profile_find_class(profile, allocation->class_key);
         if (!birth.class_name) birth.class_name = mpp_profile_define_class(profile, allocation->class_key, view);
     }

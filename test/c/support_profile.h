@@ -18,6 +18,7 @@ typedef struct {
     uintptr_t class_key;
     uint64_t bytes;
     uint32_t gc_count;
+    uint32_t longer_by; /* bytes of names that are found out for it, beyond the usual; at most 100 */
     bool dead; /* gone at the safe point */
 } support_allocation_t;
 

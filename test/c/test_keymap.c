@@ -96,6 +96,7 @@ test_empty(void **state)
     assert_int_equal(mpp_keymap_remove(&map, 1), 0);
     mpp_keymap_clear(&map, NULL, NULL);
     mpp_keymap_sweep(&map, NULL, NULL, NULL, NULL);
+    mpp_keymap_prune(&map, 100, NULL, NULL);
     mpp_keymap_trim(&map);
     mpp_keymap_rekey(&map, NULL, NULL);
     assert_int_equal(budget.n_requests, 0);
@@ -245,6 +246,67 @@ test_sweep(void **state)
     sweep_and_check();
     assert_int_equal(map.n_used, 0);
     finish();
+}
+
+/* One look at a slot: its key goes, or is unused from now on. Of what has just become unused, nothing goes. */
+static void
+prune_and_check(uint32_t n_slots)
+{
+    uint64_t n_requests = budget.n_requests;
+    n_drops = 0;
+    mpp_keymap_prune(&map, n_slots, count_sweep_drop, &map);
+    assert_int_equal(budget.n_requests, n_requests);
+    for (uint32_t i = 0; i < map.n_entries; i++) {
+        const mpp_keymap_entry_t *entry = &map.entries[i];
+        if (entry->key != 0 && !entry->used) model[entry->value].used = false;
+    }
+    check();
+}
+
+static void
+test_prune(void **state)
+{
+    (void)state;
+    start();
+    for (mpp_id_t value = 1; value <= 100; value++) add(value, address(value));
+    prune_and_check(UINT32_MAX); /* new ones count as used */
+    assert_int_equal(map.n_used, 100);
+    for (mpp_id_t value = 1; value <= 100; value += 3) {
+        assert_int_equal(mpp_keymap_find(&map, address(value)), value);
+        model[value].used = true;
+    }
+    uint32_t n_dropped = 0;
+    for (uint32_t i = 0; i < map.n_entries; i += 32) {
+        prune_and_check(32);
+        n_dropped += n_drops;
+    }
+    assert_in_range(n_dropped, 60, 66); /* what closes the first gap comes from where it has not been yet */
+    for (mpp_id_t value = 1; value <= 100; value += 3) assert_true(model[value].key != 0 && !model[value].used);
+    for (int i = 0; i < 8; i++) prune_and_check(32);
+    prune_and_check(1000);
+    assert_int_equal(map.n_used, 0);
+    finish();
+}
+
+/* At the fullest table, runs cross its end: what is in use between two rounds is never dropped, all else in a few. */
+static void
+test_prune_around_the_end(void **state)
+{
+    (void)state;
+    support_random_t random = {6};
+    for (int round = 0; round < 1000; round++) {
+        start();
+        for (mpp_id_t value = 1; value <= 12; value++) add(value, address(value + support_below(&random, 10000) * 12));
+        mpp_id_t busy = 1 + support_below(&random, 12);
+        for (int i = 0; i < 12; i++) {
+            assert_int_equal(mpp_keymap_find(&map, model[busy].key), busy);
+            model[busy].used = true;
+            prune_and_check(1 + support_below(&random, 16));
+        }
+        for (int i = 0; i < 4; i++) prune_and_check(16);
+        assert_int_equal(map.n_used, 0);
+        finish();
+    }
 }
 
 /* Keys and the notes of their use go along. */
@@ -437,6 +499,8 @@ main(void)
         cmocka_unit_test(test_removal_around_the_end),
         cmocka_unit_test(test_clear),
         cmocka_unit_test(test_sweep),
+        cmocka_unit_test(test_prune),
+        cmocka_unit_test(test_prune_around_the_end),
         cmocka_unit_test(test_trim),
         cmocka_unit_test(test_rekey_swaps_two),
         cmocka_unit_test(test_rekey_at_random),

@@ -981,7 +981,7 @@ static void
 test_large_profile_in_little_memory(void **state)
 {
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(SUPPORT_ADDRESS_SANITIZER) || defined(SUPPORT_THREAD_SANITIZER)
     uint32_t n_rows = 5000;
 #else
     uint32_t n_rows = 100000;

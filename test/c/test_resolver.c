@@ -363,6 +363,27 @@ test_sweep_keeps_what_only_the_memo_saw(void **state)
     end();
 }
 
+static void
+test_pruning_keeps_what_only_the_memo_saw(void **state)
+{
+    (void)state;
+    start();
+    define_ten();
+    for (int cycle = 0; cycle < 5; cycle++) {
+        for (int i = 0; i < 10; i++) {
+            mpp_id_t stack = resolve(&three);
+            assert_is(stack, &three, same_names);
+            release(stack);
+        }
+        mpp_resolver_prune(&resolver, UINT32_MAX);
+        assert_int_equal(resolver.functions.n_used, cycle == 0 ? N_FRAMES : 3);
+    }
+    mpp_resolver_prune(&resolver, UINT32_MAX);
+    assert_int_equal(resolver.functions.n_used, 0);
+    assert_int_equal(frames.functions.n_used, 2);
+    end();
+}
+
 static uintptr_t
 move_frames(void *context, uintptr_t key)
 {
@@ -544,6 +565,7 @@ main(void)
         cmocka_unit_test(test_a_key_may_stand_for_another_function_later),
         cmocka_unit_test(test_forget_all),
         cmocka_unit_test(test_sweep_keeps_what_only_the_memo_saw),
+        cmocka_unit_test(test_pruning_keeps_what_only_the_memo_saw),
         cmocka_unit_test(test_rekey),
         cmocka_unit_test(test_depths),
         cmocka_unit_test(test_any_order_of_backtraces_and_disturbances),

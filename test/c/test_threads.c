@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 /* AddressSanitizer's allocator may be locked for good in a child of several threads. */
-#ifdef __SANITIZE_ADDRESS__
+#ifdef SUPPORT_ADDRESS_SANITIZER
 #define MAY_FORK false
 #else
 #define MAY_FORK true

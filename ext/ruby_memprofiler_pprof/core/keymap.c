@@ -108,26 +108,30 @@ mpp_keymap_add(mpp_keymap_t *map, uintptr_t key, mpp_id_t value)
     return MPP_OK;
 }
 
+/* Empties a slot and closes the gap: what follows in the same run and may stand nearer to its home moves there. */
+static mpp_id_t
+empty_slot(mpp_keymap_t *map, uint32_t gap)
+{
+    mpp_id_t value = map->entries[gap].value;
+    uint32_t mask = map->n_entries - 1;
+    for (uint32_t i = (gap + 1) & mask; map->entries[i].key != 0; i = (i + 1) & mask) {
+        uint32_t from_home = (i - home_of(map, map->entries[i].key)) & mask;
+        uint32_t from_gap = (i - gap) & mask;
+        if (from_home < from_gap) continue;
+        map->entries[gap] = map->entries[i];
+        gap = i;
+    }
+    map->entries[gap] = (mpp_keymap_entry_t){0};
+    map->n_used--;
+    return value;
+}
+
 mpp_id_t
 mpp_keymap_remove(mpp_keymap_t *map, uintptr_t key)
 {
     if (map->n_used == 0) return 0;
-    mpp_keymap_entry_t *gap = slot_of(map, key);
-    if (gap->key == 0) return 0;
-
-    mpp_id_t value = gap->value;
-    uint32_t mask = map->n_entries - 1;
-    uint32_t g = (uint32_t)(gap - map->entries);
-    for (uint32_t i = (g + 1) & mask; map->entries[i].key != 0; i = (i + 1) & mask) {
-        uint32_t from_home = (i - home_of(map, map->entries[i].key)) & mask;
-        uint32_t from_gap = (i - g) & mask;
-        if (from_home < from_gap) continue;
-        map->entries[g] = map->entries[i];
-        g = i;
-    }
-    map->entries[g] = (mpp_keymap_entry_t){0};
-    map->n_used--;
-    return value;
+    const mpp_keymap_entry_t *entry = slot_of(map, key);
+    return entry->key == 0 ? 0 : empty_slot(map, (uint32_t)(entry - map->entries));
 }
 
 void
@@ -159,6 +163,20 @@ mpp_keymap_sweep(mpp_keymap_t *map, mpp_keymap_visit_t visit, void *visit_contex
         }
     }
     if (map->n_used != n_before) place_all(map);
+}
+
+/* Downwards, for what closes a gap comes from above: it was looked at before, and is not looked at twice. */
+void
+mpp_keymap_prune(mpp_keymap_t *map, uint32_t n_slots, mpp_keymap_drop_t drop, void *drop_context)
+{
+    if (n_slots > map->n_entries) n_slots = map->n_entries;
+    for (; n_slots > 0; n_slots--) {
+        uint32_t i = --map->pruned_to & (map->n_entries - 1);
+        mpp_keymap_entry_t *entry = &map->entries[i];
+        bool given_up = entry->key != 0 && !entry->used;
+        entry->used = false;
+        if (given_up) drop(drop_context, empty_slot(map, i));
+    }
 }
 
 void

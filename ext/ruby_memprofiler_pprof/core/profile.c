@@ -16,6 +16,9 @@
 /* Fewer live records are not thinned for memory: they hold little of it, and half of them would say too little. */
 #define MIN_THINNED 512u
 
+/* How much of the names' tables is looked through at a time for names to give up. */
+#define PRUNED_SLOTS 1024u
+
 /* What one more live record takes at most, its share of the index included. */
 #define BYTES_PER_RECORD 48
 
@@ -170,6 +173,13 @@ add_to_row(mpp_row_t *row, const mpp_live_record_t *record)
     row->live_bytes += weight * record->bytes;
 }
 
+/* One row more that may be folded: one fewer is missing of those that the last relief found too few of. */
+static inline void
+row_is_free(mpp_profile_t *profile)
+{
+    if (profile->next_relief > 0) profile->next_relief--;
+}
+
 static void
 remove_record(mpp_profile_t *profile, mpp_id_t id)
 {
@@ -178,7 +188,7 @@ remove_record(mpp_profile_t *profile, mpp_id_t id)
     mpp_sum_t weight = mpp_live_weight(record);
     row->live_count -= weight;
     row->live_bytes -= weight * record->bytes;
-    row->n_live--;
+    if (--row->n_live == 0) row_is_free(profile);
     mpp_live_remove(&profile->live, id);
 }
 
@@ -244,6 +254,21 @@ thin_for_memory(mpp_profile_t *profile)
 /* -- pressure -- */
 
 static void
+drop_class(void *context, mpp_id_t name)
+{
+    mpp_profile_t *profile = context;
+    mpp_strtab_release(&profile->strings, name);
+}
+
+/* Of what lives on in the host too: whatever of it is met again is named again. */
+static void
+give_up_names(mpp_profile_t *profile)
+{
+    mpp_resolver_prune(&profile->resolver, PRUNED_SLOTS);
+    mpp_keymap_prune(&profile->classes, PRUNED_SLOTS, drop_class, profile);
+}
+
+static void
 trim_tables(mpp_profile_t *profile)
 {
     mpp_pending_trim(&profile->pending);
@@ -273,6 +298,7 @@ relieve(mpp_profile_t *profile)
     if (profile->pressure && records_hold_it && thin_for_memory(profile)) {
         folded += mpp_rows_evict(rows, wanted - folded, profile->evicted_row, profile->dropped_row);
     }
+    if (profile->pressure) give_up_names(profile);
     profile->next_relief = rows->total.samples + (wanted - folded);
     profile->pressure = false;
     trim_tables(profile);
@@ -405,6 +431,10 @@ mpp_profile_take(mpp_profile_t *profile, mpp_sample_t *sample)
     sample->looks_again = false;
     sample->n_naming_failures = profile->n_naming_failures;
     sample->record = 0;
+    if (MPP_UNLIKELY(profile->pressure)) {
+        lose_predecessor(profile, sample->entry.object);
+        (void)relieve(profile);
+    }
     return true;
 }
 
@@ -526,10 +556,6 @@ end_sample(mpp_profile_t *profile, mpp_sample_t *sample)
 void
 mpp_profile_commit(mpp_profile_t *profile, mpp_sample_t *sample, const mpp_birth_t *birth)
 {
-    if (MPP_UNLIKELY(profile->pressure)) {
-        lose_predecessor(profile, sample->entry.object);
-        (void)relieve(profile);
-    }
     count(profile, sample, birth);
     if (sample->record == 0) lose_predecessor(profile, sample->entry.object);
     if (birth->class_name) mpp_strtab_release(&profile->strings, birth->class_name);
@@ -596,13 +622,6 @@ void
 mpp_profile_forget_frame(mpp_profile_t *profile, uintptr_t frame)
 {
     mpp_resolver_forget(&profile->resolver, frame);
-}
-
-static void
-drop_class(void *context, mpp_id_t name)
-{
-    mpp_profile_t *profile = context;
-    mpp_strtab_release(&profile->strings, name);
 }
 
 void

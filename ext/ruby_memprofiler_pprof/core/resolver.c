@@ -233,13 +233,20 @@ mpp_resolver_forget_all(mpp_resolver_t *resolver)
 
 /*
  * A key matched in the memo is not looked up, so it is not noted as used. That loses none: the memo is empty after each
- * sweep and a key enters it by a look-up only, so what the memo holds was looked up since the last sweep.
+ * sweep or pruning, and a key enters it by a look-up only, so what the memo holds was looked up since.
  */
 void
 mpp_resolver_sweep(mpp_resolver_t *resolver, void (*visit)(void *context, uintptr_t key), void *context)
 {
     empty_memo(resolver);
     mpp_keymap_sweep(&resolver->functions, visit, context, drop_function, resolver->frames);
+}
+
+void
+mpp_resolver_prune(mpp_resolver_t *resolver, uint32_t n_slots)
+{
+    empty_memo(resolver);
+    mpp_keymap_prune(&resolver->functions, n_slots, drop_function, resolver->frames);
 }
 
 void

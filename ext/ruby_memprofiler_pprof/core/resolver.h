@@ -60,6 +60,9 @@ void mpp_resolver_forget_all(mpp_resolver_t *resolver);
 /* Where deaths are not seen: visits each frame used since the last sweep, forgets the others. [gc] */
 void mpp_resolver_sweep(mpp_resolver_t *resolver, void (*visit)(void *context, uintptr_t key), void *context);
 
+/* Memory is short: goes over n_slots of the frames, forgets those not used since it last came by. [newobj] [gc] */
+void mpp_resolver_prune(mpp_resolver_t *resolver, uint32_t n_slots);
+
 /* Objects have moved. [gc] */
 void mpp_resolver_rekey(mpp_resolver_t *resolver, uintptr_t (*relocate)(void *context, uintptr_t key), void *context);
 
