@@ -4,7 +4,7 @@
 #
 #   bundle exec rake bench               all of them, in about 25 minutes; BENCH_ROUNDS=1 shortens that
 #   ruby -Ilib bench/run.rb [NAME…]      these, with the extension that is built
-#   ruby -Ilib bench/run.rb --write      all of them, and into RESULTS.md, where each Ruby has a section
+#   bundle exec rake bench:write         the same (--write), and into RESULTS.md, where each Ruby has a section
 #   ruby -Ilib bench/run.rb --list
 #
 # Peers, and what the workloads are made of, are gems that go to vendor/bench at the first run.

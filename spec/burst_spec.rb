@@ -262,6 +262,8 @@ RSpec.describe "burst mode" do
   it "is fixed within profile { }, where a block is over too soon" do
     collector = bursts
     data = collector.profile { Array.new(20_000) { Object.new } }
+    expect(collector.stats).to include(mode: :fixed, burst_fallback: "a block is over too soon for them")
+    expect(read(data).comments.join("\n")).to include("mode: fixed, for bursts cannot be had: a block is over too soon")
     expect(collector.stats).to include(mode: :fixed, sample_rate: 0.01)
     expect(data.sample_rate).to eq 0.01
     expect(read(data).total("allocations")).to be_within(6_000).of(20_000)

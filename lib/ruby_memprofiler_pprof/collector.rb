@@ -78,7 +78,7 @@ module MemprofilerPprof
     # @param overhead [Float, Rational, nil] in burst mode, the share of the process's CPU time that profiling may take,
     #   above 0, up to 0.5; nil: 0.01
     # @param timer_signal [Integer, nil] in burst mode, the signal of the timer, a real-time one: 34 to 64; nil: one
-    #   that nobody handles
+    #   that nobody handles. All collectors in bursts share one timer, which the first to start chooses the signal of
     # @param sample_rate [Float, Integer, Rational, nil] probability with which an allocation is sampled, 1.0e-06 to 1;
     #   nil: 0.01. What is sampled counts for 1 / sample_rate allocations
     # @param max_heap_samples [Integer] most sampled live objects followed, 1 to 16,777,216. At the limit every second
@@ -146,7 +146,7 @@ module MemprofilerPprof
     #
     # @return [Boolean] false if it was running, and goes on so
     def start!
-      return false unless start_native(@threads, @mode == :burst)
+      return false unless start_native(@threads)
 
       reason = burst_fallback_native
       warn_of_fallback(reason) if reason

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "../../rakelib/small_extension"
+
 # Signals come at any instruction, and what their handlers raise comes with them.
 RSpec.describe "signals" do
   it "stop a profile whose start or end they interrupt" do
@@ -213,6 +215,28 @@ RSpec.describe "signals" do
         RUBY
         expect(output).to eq last
       end
+    end
+
+    it "may come to threads that are not Ruby's, while Ruby runs, sleeps and forks" do
+      output = Child.run(<<~RUBY)
+        require #{SmallExtension.build(File.expand_path("../support/native_threads", __dir__)).dump}
+        def hot = Object.new
+        collector = #{bursts}
+        collector.start!
+        NativeThreads.start(2)
+        before = windows(collector)
+        burn(0.05) { 200.times { hot } } until windows(collector) > before + 20
+        10.times { sleep 0.01 }
+        children = Array.new(4) { fork { 200.times { hot } && exit!(imbalance(collector).zero? ? 0 : 9) } }
+        statuses = children.map { |child| Process.wait2(child).last.exitstatus }
+        rounds = NativeThreads.join
+        data = collector.flush
+        stats = collector.stats
+        collector.stop!
+        print [windows(collector) > before + 20, stats[:mode], stats[:burst_fallback], imbalance(collector), statuses,
+               allocations_in(data, :hot).positive?, rounds.all?(&:positive?)].inspect
+      RUBY
+      expect(output).to eq "[true, :burst, nil, 0, [0, 0, 0, 0], true, true]"
     end
 
     it "is another one soon after the program has taken it, and windows open" do

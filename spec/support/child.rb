@@ -14,9 +14,9 @@ module Child
     require "ruby_memprofiler_pprof"
     def exact(**options) = MemprofilerPprof::Collector.new(sample_rate: 1, **options)
     def windows(collector) = collector.stats[:burst]&.fetch(:windows) || Float::INFINITY
-    def burn(seconds) # of CPU time, allocating
+    def burn(seconds) # of CPU time, allocating: what the block does, or strings
       ends = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + seconds
-      50.times { "x" * 9 } while Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) < ends
+      (block_given? ? yield : 50.times { "x" * 9 }) while Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) < ends
     end
     def imbalance(collector) = collector.stats[:allocations].then { |all| all.except(:vm).values.sum - all[:vm] }
     def allocations_in(data, name = nil) # of the sites whose names end so, or all

@@ -201,18 +201,19 @@ take_hooks_out(mpp_collector_t *collector)
     rb_gc_unregister_address(&collector->self);
 }
 
-/* What may fail comes first: a start that raises leaves the collector as it was. `bursts`: in burst mode, if it can be. */
-static VALUE
-collector_start(VALUE self, VALUE threads, VALUE bursts)
+/* What may fail comes first: a start that raises leaves the collector as it was. False if it was running. */
+static bool
+start(VALUE self, VALUE threads, bool for_a_block)
 {
     mpp_collector_t *collector = collector_of(self);
     int failed = 0;
-    if (collector->state == MPP_RUNNING) return Qfalse;
+    if (collector->state == MPP_RUNNING) return false;
     mpp_bursts_t former = collector->bursts;
     collector->self = self;
     collector->bursts.running = false;
     collector->bursts.fallback = NULL;
-    if (RTEST(bursts)) mpp_bursts_start(collector);
+    if (collector->bursts.wanted && for_a_block) collector->bursts.fallback = "a block is over too soon for them";
+    if (collector->bursts.wanted && !for_a_block) mpp_bursts_start(collector);
     rb_protect(put_hooks_in, self, &failed);
     if (failed || mpp_run_begin(collector) != MPP_OK) {
         take_hooks_out(collector);
@@ -225,7 +226,13 @@ collector_start(VALUE self, VALUE threads, VALUE bursts)
     mpp_process_add(collector);
     mpp_run_take_bases(collector); /* no object is allocated between this and the first event */
     if (collector->bursts.running) mpp_bursts_begin(collector);
-    return Qtrue;
+    return true;
+}
+
+static VALUE
+collector_start(VALUE self, VALUE threads)
+{
+    return start(self, threads, false) ? Qtrue : Qfalse;
 }
 
 static VALUE
@@ -305,7 +312,7 @@ static VALUE
 collector_profile(VALUE self, VALUE threads, VALUE flush_options)
 {
     profile_call_t call = {self, flush_options};
-    if (!RTEST(collector_start(self, threads, Qfalse))) {
+    if (!start(self, threads, true)) {
         rb_raise(rb_path2class("MemprofilerPprof::StateError"), "the collector is running: stop it before profile");
     }
     return rb_ensure(yield_and_flush, (VALUE)&call, stop_at_once, self);
@@ -352,7 +359,7 @@ mpp_collector_define(VALUE module)
     VALUE klass = rb_define_class_under(module, "Collector", rb_cObject);
     rb_define_alloc_func(klass, collector_allocate);
     rb_define_private_method(klass, "initialize_native", collector_initialize, 10);
-    rb_define_private_method(klass, "start_native", collector_start, 2);
+    rb_define_private_method(klass, "start_native", collector_start, 1);
     rb_define_private_method(klass, "stop_native", collector_stop, 1);
     rb_define_private_method(klass, "burst_fallback_native", collector_burst_fallback, 0);
     rb_define_private_method(klass, "profile_native", collector_profile, 2);
