@@ -811,6 +811,27 @@ memory_comes_back_after_a_burst(void **state)
     }
 }
 
+/* 3,000 frames in turn, whose names have room beside most of their rows: rows fold, no name is asked for again. */
+static void
+names_stay_while_rows_make_room(void **state)
+{
+    (void)state;
+    mpp_profile_config_t config = support_profile_config();
+    config.memory_limit_bytes = 1 << 20;
+    mpp_profile_t *profile = support_profile_new(&config);
+    support_allocation_t allocation = {.object = 8, .longer_by = 50, .dead = true};
+    uint32_t n_unknown = 0;
+    for (uint32_t i = 0; i < 60000; i++) {
+        allocation.frame = 1 + i % 3000;
+        n_unknown += !mpp_resolver_knows(&profile->resolver, allocation.frame);
+        support_profile_allocate(profile, &allocation);
+    }
+    assert_true(profile->rows.n_evicted > 0);
+    assert_in_range(n_unknown, 3000, 3100);
+    assert_conserved(profile, 60000 * (mpp_sum_t)ONE, 60000);
+    mpp_profile_release(profile);
+}
+
 /* What other tables hold cannot be had by thinning: it goes on in the one chunk of records that is left, and is rare. */
 static void
 does_not_thin_for_nothing(void **state)
@@ -1306,6 +1327,7 @@ main(void)
         cmocka_unit_test(a_small_budget_leaves_retained_unbiased),
         cmocka_unit_test(rows_held_by_records_make_room),
         cmocka_unit_test(memory_comes_back_after_a_burst),
+        cmocka_unit_test(names_stay_while_rows_make_room),
         cmocka_unit_test(does_not_thin_for_nothing),
         cmocka_unit_test(drops_records_where_there_are_few_to_thin),
         cmocka_unit_test(a_detached_profile_is_not_thinned),

@@ -282,8 +282,9 @@ trim_tables(mpp_profile_t *profile)
 
 /*
  * Folds an eighth of the rows and trims. Where memory is short and live records have most of it, or hold the rows, they
- * are thinned too. Looking for cold rows costs a walk over all of them: after one that found too few, the next waits for
- * as many samples as were missing, so that the cost for each sample stays constant.
+ * are thinned too. Where too few rows are cold, or what they left lasted for fewer samples than half of them, names are
+ * given up. Looking for cold rows costs a walk over all of them: after one that found too few, the next waits for as many
+ * samples as were missing, so that the cost for each sample stays constant.
  */
 static bool
 relieve(mpp_profile_t *profile)
@@ -293,13 +294,15 @@ relieve(mpp_profile_t *profile)
     uint32_t wanted = mpp_rows_count_used(rows) / 8;
     if (wanted == 0) wanted = 1;
     uint32_t folded = mpp_rows_evict(rows, wanted, profile->evicted_row, profile->dropped_row);
+    bool rows_suffice = folded == wanted && rows->total.samples >= profile->relief_lasts;
     if (profile->pressure) mpp_live_compact(&profile->live);
     bool records_hold_it = folded < wanted || mpp_live_bytes(&profile->live) > profile->budget.limit_bytes / 2;
     if (profile->pressure && records_hold_it && thin_for_memory(profile)) {
         folded += mpp_rows_evict(rows, wanted - folded, profile->evicted_row, profile->dropped_row);
     }
-    if (profile->pressure) give_up_names(profile);
+    if (profile->pressure && !rows_suffice) give_up_names(profile);
     profile->next_relief = rows->total.samples + (wanted - folded);
+    profile->relief_lasts = rows->total.samples + folded / 2;
     profile->pressure = false;
     trim_tables(profile);
     return true;

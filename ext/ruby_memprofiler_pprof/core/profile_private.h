@@ -33,7 +33,8 @@ struct mpp_profile {
     bool pressure;               /* memory was short: the next safe point makes room */
     mpp_status_t naming_failure; /* of the last frame that could not be named, … */
     uint64_t n_naming_failures;  /* … and of how many there were */
-    uint64_t next_relief;        /* rows.total.samples before which looking for cold rows is not worth its while */
+    uint64_t next_relief;        /* rows.total.samples before which looking for cold rows is not worth its while, … */
+    uint64_t relief_lasts;       /* … and up to which the rows that the last one folded should have been enough */
 };
 
 #endif
