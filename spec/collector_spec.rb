@@ -132,6 +132,27 @@ RSpec.describe MemprofilerPprof::Collector do
       expect(first.duration + second.duration + third.duration).to be <= after - before
     end
 
+    it "may come in several formats, of the same moment" do
+      collector = exact
+      collector.start!
+      kept = allocate_here(50)
+      go, own = datas = collector.flush(sample_types: %i[go memprofiler])
+      kept.concat(allocate_here(7))
+      collector.stop!
+      expect(datas.map { |data| read(data).sample_types.map(&:first).last }).to eq %w[inuse_space retained_size]
+      totals = datas.map { |data| read(data).then { |profile| profile.sample_types.map { |type, _| profile.total(type) } } }
+      expect(totals.uniq.size).to eq 1
+      expect(totals.first.first).to be_between(50, 500)
+      expect(datas.map { |data| [data.started_at, data.duration, data.dropped_samples] }.uniq.size).to eq 1
+      expect(go.estimate(/allocate_here/).value).to eq own.estimate(/allocate_here/).value
+      expect(read(collector.flush).total("allocations")).to be_between(7, 200) # the others were flushed once
+      expect(collector.snapshot(sample_types: [:go])).to be_an(Array)
+      labels = collector.snapshot(sample_types: %i[go memprofiler], class_names: :frame)
+      expect(labels.flat_map { |data| read(data).samples.flat_map { |sample| sample.labels.keys } }).to eq []
+      expect(collector.profile(sample_types: %i[memprofiler go]) { Object.new }.size).to eq 2
+      expect(kept.size).to eq 57
+    end
+
     it "may name values and classes otherwise for once" do
       collector = exact
       collector.start!

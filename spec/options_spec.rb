@@ -149,6 +149,10 @@ RSpec.describe "the options of a Collector" do
           expect { collector.public_send(call, min_gc_age: age) }.to raise_error(ArgumentError, /\Amin_gc_age must be/)
         end
         expect { collector.public_send(call, sample_types: :x) }.to raise_error(ArgumentError, /\Asample_types must be/)
+        [[], %i[go go], %i[go memprofiler go], [:x]].each do |several|
+          expect { collector.public_send(call, sample_types: several) }.to raise_error(ArgumentError, /\Asample_types must be/)
+        end
+        expect { collector.public_send(call, sample_types: [hostile]) }.to raise_error(TypeError, /\Asample_types must be/)
         expect { collector.public_send(call, sample_types: hostile) }.to raise_error(TypeError, /\Asample_types must be/)
         expect { collector.public_send(call, class_names: loud) }.to raise_error(TypeError, /\Aclass_names must be/)
         expect { collector.public_send(call, class_names: "x") }.to raise_error(TypeError, /\Aclass_names must be/)

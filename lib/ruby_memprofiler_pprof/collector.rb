@@ -170,14 +170,17 @@ module MemprofilerPprof
     #
     # @param gc [Boolean] collect garbage first, so that what is retained is exact. Without effect after stop
     # @param min_gc_age [Integer] leave out of retained what has not survived so many collections, 0 to 2**31 - 1
-    # @param sample_types [Symbol, nil] how to name the values this time, see {#initialize}; nil: as the collector has it
+    # @param sample_types [Symbol, Array<Symbol>, nil] how to name the values this time, see {#initialize}; nil: as the
+    #   collector has it; several: a profile for each, of one and the same moment and interval
     # @param class_names [Symbol, nil] how to show classes this time, see {#initialize}; nil: as the collector has it
-    # @return [ProfileData] an empty profile before the first start
+    # @return [ProfileData, Array<ProfileData>] an empty profile before the first start; an Array for an Array
     # @raise [ArgumentError] if a value is out of its range or an option unknown
     # @raise [TypeError] if a value is of another type
     # @raise [NoMemoryError] if there is no memory for the profile; the next flush has these allocations then
     # @example What has been alive for three collections, by stack alone
     #   collector.flush(min_gc_age: 3, class_names: :off).write("leak.pb.gz")
+    # @example For a receiver that expects Go's names, and for oneself
+    #   collector.flush(sample_types: %i[go memprofiler]) => go, own
     def flush(gc: false, min_gc_age: 0, sample_types: nil, class_names: nil)
       encode(true, gc, min_gc_age, sample_types, class_names)
     end
@@ -199,7 +202,7 @@ module MemprofilerPprof
     # @param min_gc_age [Integer] see {#flush}
     # @param sample_types [Symbol, nil] see {#flush}
     # @param class_names [Symbol, nil] see {#flush}
-    # @return [ProfileData]
+    # @return (see #flush)
     # @raise [StateError] if the collector is running: it goes on, the block is not called
     # @raise [ArgumentError] without a block
     # @raise [TypeError, ArgumentError] if an option is something else; the block is not called
@@ -213,7 +216,7 @@ module MemprofilerPprof
       Options.check(:gc, gc)
       Options.check(:min_gc_age, min_gc_age)
       flush_options = { gc: gc || nil, min_gc_age: min_gc_age.zero? ? nil : min_gc_age,
-                        sample_types: Options.override(:sample_types, sample_types, nil),
+                        sample_types: Options.check_formats(sample_types),
                         class_names: Options.override(:class_names, class_names, nil) }.compact
       profile_native(Options.override(:threads, threads, @threads), flush_options, &block)
     end
@@ -234,9 +237,12 @@ module MemprofilerPprof
     def encode(delta, gc, min_gc_age, sample_types, class_names)
       Options.check(:gc, gc)
       Options.check(:min_gc_age, min_gc_age)
-      sample_types = Options.override(:sample_types, sample_types, @sample_types)
-      class_names = Options.override(:class_names, class_names, @class_names) || (sample_types == :go ? :off : :label)
-      flush_native(delta, gc, min_gc_age, sample_types, class_names)
+      formats = Options.check_formats(sample_types) || @sample_types
+      one = Symbol === formats
+      class_names = Options.override(:class_names, class_names, @class_names)
+      encodings = (one ? [formats] : formats).map { |format| [format, class_names || (format == :go ? :off : :label)] }
+      data, = all = flush_native(delta, gc, min_gc_age, encodings)
+      one ? data : all
     end
   end
 end

@@ -82,6 +82,18 @@ module MemprofilerPprof
         nil.equal?(value) ? default : check(option, value)
       end
 
+      # The formats that a flush is to give.
+      # @return [Symbol, Array<Symbol>, nil] as given, in an Array of its own
+      # @raise (see .check)
+      def check_formats(value)
+        return override(:sample_types, value, nil) unless Array === value
+
+        formats = [].replace(value).each { |format| check(:sample_types, format) }
+        return formats if formats.any? && formats.uniq.size == formats.size
+
+        raise ArgumentError, "sample_types must be some of :memprofiler and :go, each once, not #{formats.inspect}"
+      end
+
       private
 
       def refuse(option, value, with)

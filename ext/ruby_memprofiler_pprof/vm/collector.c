@@ -333,18 +333,18 @@ collector_live_heap_samples_count(VALUE self)
 }
 
 static VALUE
-collector_flush(VALUE self, VALUE delta, VALUE gc, VALUE min_gc_age, VALUE sample_types, VALUE class_names)
+collector_flush(VALUE self, VALUE delta, VALUE gc, VALUE min_gc_age, VALUE encodings)
 {
     mpp_flush_request_t request = {
         .delta = RTEST(delta),
         .gc = RTEST(gc),
         .min_gc_age = NUM2UINT(min_gc_age),
-        .sample_types = sample_types,
-        .class_names = class_names,
+        .encodings = encodings,
     };
-    VALUE data = mpp_flush(collector_of(self), &request);
+    VALUE all = mpp_flush(collector_of(self), &request);
     RB_GC_GUARD(self);
-    return data;
+    RB_GC_GUARD(encodings);
+    return all;
 }
 
 static VALUE
@@ -365,6 +365,6 @@ mpp_collector_define(VALUE module)
     rb_define_private_method(klass, "profile_native", collector_profile, 2);
     rb_define_method(klass, "running?", collector_running_p, 0);
     rb_define_method(klass, "live_heap_samples_count", collector_live_heap_samples_count, 0);
-    rb_define_private_method(klass, "flush_native", collector_flush, 5);
+    rb_define_private_method(klass, "flush_native", collector_flush, 4);
     rb_define_method(klass, "stats", collector_stats, 0);
 }

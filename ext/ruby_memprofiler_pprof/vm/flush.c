@@ -21,6 +21,7 @@
 #define MAX_COMMENTS 16
 #define MAX_COMMENT_BYTES 256
 #define MAX_MAPPING_BYTES 1024
+#define MAX_ENCODINGS 2
 
 /* -- sizes -- */
 
@@ -88,6 +89,14 @@ typedef struct {
     size_t capacity;
 } output_t;
 
+/* The snapshot in one form. */
+typedef struct {
+    bool go;
+    mpp_class_mode_t class_mode;
+    output_t profile;
+    output_t spread; /* burst mode: the same by group of windows */
+} encoding_t;
+
 typedef struct {
     mpp_collector_t *collector;
     uint32_t run;
@@ -104,13 +113,13 @@ typedef struct {
     int64_t started_wall_ns;
     uint64_t started_ns;
     uint64_t duration_ns;
-    mpp_pprof_options_t options;
+    mpp_pprof_options_t options; /* what all encodings have in common */
     mpp_view_t comments[MAX_COMMENTS];
     char comment_text[MAX_COMMENTS][MAX_COMMENT_BYTES];
     char mapping_file[MAX_MAPPING_BYTES];
     mpp_budget_t scratch;
-    output_t output;
-    output_t spread; /* burst mode: the same by group of windows */
+    encoding_t encodings[MAX_ENCODINGS];
+    size_t n_encodings;
     mpp_status_t status;
 } flush_t;
 
@@ -133,23 +142,9 @@ write_output(void *context, const void *bytes, size_t n_bytes)
 }
 
 static void
-encode_spread(flush_t *flush)
+release_output(output_t *output)
 {
-    mpp_pprof_options_t options = flush->options;
-    options.by_group = true;
-    if (options.class_mode == MPP_CLASS_OFF) options.class_mode = MPP_CLASS_LABEL;
-    flush->status = mpp_pprof_encode(&flush->snapshot->view, &options, &flush->scratch.allocator, write_output,
-                                     &flush->spread);
-}
-
-static void *
-encode_without_gvl(void *argument)
-{
-    flush_t *flush = argument;
-    flush->status = mpp_pprof_encode(&flush->snapshot->view, &flush->options, &flush->scratch.allocator, write_output,
-                                     &flush->output);
-    if (flush->in_bursts && flush->status == MPP_OK) encode_spread(flush);
-    return NULL;
+    mpp_release(&output->budget.allocator, output->bytes, output->capacity);
 }
 
 static const mpp_value_type_t memprofiler_types[] = {
@@ -165,6 +160,44 @@ static const mpp_value_type_t go_types[] = {
     {MPP_VIEW_INIT("inuse_space"), MPP_VIEW_INIT("bytes"), MPP_RETAINED_BYTES},
 };
 
+static mpp_pprof_options_t
+options_of(const flush_t *flush, const encoding_t *encoding)
+{
+    mpp_pprof_options_t options = flush->options;
+    options.value_types = encoding->go ? go_types : memprofiler_types;
+    options.n_value_types = 4;
+    options.default_sample_type = encoding->go ? (mpp_view_t){NULL, 0} : memprofiler_types[3].type;
+    options.period_type = encoding->go ? MPP_VIEW("space") : MPP_VIEW("allocations");
+    options.period_unit = encoding->go ? MPP_VIEW("bytes") : MPP_VIEW("count");
+    options.class_mode = encoding->class_mode;
+    options.compression_level = 1; /* a higher one buys 5 % for twice the time */
+    return options;
+}
+
+static void
+encode(flush_t *flush, const mpp_pprof_options_t *options, output_t *output)
+{
+    if (flush->status != MPP_OK) return;
+    flush->status =
+        mpp_pprof_encode(&flush->snapshot->view, options, &flush->scratch.allocator, write_output, output);
+}
+
+static void *
+encode_without_gvl(void *argument)
+{
+    flush_t *flush = argument;
+    for (size_t i = 0; i < flush->n_encodings; i++) {
+        encoding_t *encoding = &flush->encodings[i];
+        mpp_pprof_options_t options = options_of(flush, encoding);
+        encode(flush, &options, &encoding->profile);
+        if (!flush->in_bursts) continue;
+        options.by_group = true;
+        if (options.class_mode == MPP_CLASS_OFF) options.class_mode = MPP_CLASS_LABEL;
+        encode(flush, &options, &encoding->spread);
+    }
+    return NULL;
+}
+
 static bool
 is_symbol(VALUE value, const char *name)
 {
@@ -172,18 +205,15 @@ is_symbol(VALUE value, const char *name)
 }
 
 static void
-choose_encoding(mpp_pprof_options_t *options, VALUE sample_types, VALUE class_names)
+add_encoding(flush_t *flush, VALUE sample_types, VALUE class_names)
 {
-    bool go = is_symbol(sample_types, "go");
-    options->value_types = go ? go_types : memprofiler_types;
-    options->n_value_types = 4;
-    options->default_sample_type = go ? (mpp_view_t){NULL, 0} : memprofiler_types[3].type;
-    options->period_type = go ? MPP_VIEW("space") : MPP_VIEW("allocations");
-    options->period_unit = go ? MPP_VIEW("bytes") : MPP_VIEW("count");
-    options->class_mode = is_symbol(class_names, "frame")   ? MPP_CLASS_FRAME
-                          : is_symbol(class_names, "label") ? MPP_CLASS_LABEL
-                                                            : MPP_CLASS_OFF;
-    options->compression_level = 1; /* a higher one buys 5 % for twice the time */
+    encoding_t *encoding = &flush->encodings[flush->n_encodings++];
+    encoding->go = is_symbol(sample_types, "go");
+    encoding->class_mode = is_symbol(class_names, "frame")   ? MPP_CLASS_FRAME
+                           : is_symbol(class_names, "label") ? MPP_CLASS_LABEL
+                                                             : MPP_CLASS_OFF;
+    mpp_budget_init(&encoding->profile.budget, SIZE_MAX);
+    mpp_budget_init(&encoding->spread.budget, SIZE_MAX);
 }
 
 /* -- what the profile says of itself -- */
@@ -382,10 +412,10 @@ group_weights(const mpp_scale_t *scale)
 
 /* What ProfileData#estimate needs. */
 static VALUE
-build_spread(const flush_t *flush)
+build_spread(const flush_t *flush, const output_t *spread)
 {
     VALUE hash = rb_hash_new();
-    set(hash, "pprof_data", rb_obj_freeze(rb_str_new(flush->spread.bytes, (long)flush->spread.length)));
+    set(hash, "pprof_data", rb_obj_freeze(rb_str_new(spread->bytes, (long)spread->length)));
     set(hash, "allocated", group_weights(&flush->scale));
     set(hash, "allocated_windows", ULL2NUM(flush->scale.n_windows));
     set(hash, "allocated_unobserved", DBL2NUM(mpp_scale_unobserved(&flush->scale)));
@@ -397,11 +427,11 @@ build_spread(const flush_t *flush)
 
 /* No method is called: within a stretch of our own work nothing of the program may run. */
 static VALUE
-build_profile_data(flush_t *flush)
+build_profile_data(const flush_t *flush, const encoding_t *encoding)
 {
     struct timespec started = {(time_t)(flush->started_wall_ns / 1000000000), (long)(flush->started_wall_ns % 1000000000)};
     VALUE started_at = rb_time_timespec_new(&started, INT_MAX); /* local time */
-    VALUE bytes = rb_str_new(flush->output.bytes, (long)flush->output.length);
+    VALUE bytes = rb_str_new(encoding->profile.bytes, (long)encoding->profile.length);
     VALUE data = rb_obj_alloc(rb_path2class("MemprofilerPprof::ProfileData"));
     rb_iv_set(data, "@pprof_data", rb_obj_freeze(bytes));
     rb_iv_set(data, "@allocation_samples_count", ULL2NUM(flush->snapshot->n_allocation_samples));
@@ -414,7 +444,7 @@ build_profile_data(flush_t *flush)
     bool follows = flush->collector->liveness->keeps_records;
     rb_iv_set(data, "@raw_counts", flush->collector->raw_counts ? Qtrue : Qfalse);
     rb_iv_set(data, "@live_thinning", follows ? DBL2NUM(flush->live_thinning) : Qnil);
-    rb_iv_set(data, "@spread", flush->in_bursts ? build_spread(flush) : Qnil);
+    rb_iv_set(data, "@spread", flush->in_bursts ? build_spread(flush, &encoding->spread) : Qnil);
     return rb_obj_freeze(data);
 }
 
@@ -428,9 +458,10 @@ flush_steps(VALUE argument)
     if (flush->status != MPP_OK) rb_memerror();
     mpp_own_work_begin(&flush->own_work);
     flush->in_own_work = true;
-    VALUE data = build_profile_data(flush);
+    VALUE all = rb_ary_new_capa((long)flush->n_encodings);
+    for (size_t i = 0; i < flush->n_encodings; i++) rb_ary_push(all, build_profile_data(flush, &flush->encodings[i]));
     flush->done = true;
-    return data;
+    return all;
 }
 
 static void
@@ -452,8 +483,10 @@ end_flush(VALUE argument)
     if (flush->in_own_work) mpp_own_work_end(&flush->own_work);
     if (flush->snapshot && flush->delta && !flush->done) give_back(flush);
     mpp_snapshot_free(flush->snapshot);
-    mpp_release(&flush->output.budget.allocator, flush->output.bytes, flush->output.capacity);
-    mpp_release(&flush->spread.budget.allocator, flush->spread.bytes, flush->spread.capacity);
+    for (size_t i = 0; i < flush->n_encodings; i++) {
+        release_output(&flush->encodings[i].profile);
+        release_output(&flush->encodings[i].spread);
+    }
     return Qnil;
 }
 
@@ -462,7 +495,10 @@ note_cost(const flush_t *flush, uint64_t start, uint64_t cpu_start)
 {
     mpp_collector_t *collector = flush->collector;
     collector->scratch_bytes = flush->scratch.peak_bytes;
-    collector->output_bytes = flush->output.budget.peak_bytes;
+    collector->output_bytes = 0;
+    for (size_t i = 0; i < flush->n_encodings; i++) {
+        collector->output_bytes += flush->encodings[i].profile.budget.peak_bytes;
+    }
     collector->costs.n_flushes++;
     collector->costs.flush_ns += mpp_clock_ns() - start;
     if (collector->bursts.running) mpp_burst_spent_apart(&collector->bursts.machine, mpp_thread_cpu_ns() - cpu_start);
@@ -474,10 +510,11 @@ mpp_flush(mpp_collector_t *collector, const mpp_flush_request_t *request)
     uint64_t start = mpp_clock_ns();
     uint64_t cpu_start = mpp_thread_cpu_ns();
     flush_t flush = {.collector = collector, .delta = request->delta, .min_gc_age = request->min_gc_age};
-    choose_encoding(&flush.options, request->sample_types, request->class_names);
+    for (long i = 0; i < RARRAY_LEN(request->encodings) && flush.n_encodings < MAX_ENCODINGS; i++) {
+        VALUE pair = rb_ary_entry(request->encodings, i);
+        add_encoding(&flush, rb_ary_entry(pair, 0), rb_ary_entry(pair, 1));
+    }
     mpp_budget_init(&flush.scratch, SIZE_MAX);
-    mpp_budget_init(&flush.output.budget, SIZE_MAX);
-    mpp_budget_init(&flush.spread.budget, SIZE_MAX);
 
     mpp_hooks_mend(collector);
     if (collector->state == MPP_RUNNING) {

@@ -346,11 +346,10 @@ typedef struct {
     bool delta; /* allocations since the last delta, else since the start */
     bool gc;    /* collect garbage first */
     uint32_t min_gc_age;
-    VALUE sample_types; /* :memprofiler, :go */
-    VALUE class_names;  /* :label, :frame, :off */
+    VALUE encodings; /* an Array of one or two [:memprofiler or :go, :label, :frame or :off] */
 } mpp_flush_request_t;
 
-/* A ProfileData. Interrupts are checked; what raises loses nothing. [gvl] */
+/* A ProfileData for each encoding, in an Array. Interrupts are checked; what raises loses nothing. [gvl] */
 VALUE mpp_flush(mpp_collector_t *collector, const mpp_flush_request_t *request);
 
 /* -- stats.c -- */
