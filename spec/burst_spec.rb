@@ -60,7 +60,7 @@ RSpec.describe "burst mode" do
     workload = TruthWorkloads::ALL.find { |candidate| candidate.name == "interleaved sites" }
     collector = bursts(seed: 1)
     collector.start!
-    counts = workload.run(2)
+    counts = workload.run(2).counts
     data = collector.flush
     collector.stop!
     whole = counts.values.sum.to_f

@@ -1,13 +1,15 @@
 # frozen_string_literal: true
 
+require "objspace"
+
 # Programs whose allocations are known by site, of the kinds on which a sampler that looks at certain times goes wrong.
-# Each runs for so many seconds of CPU time and gives how many objects each site has allocated. A site is a method of that
-# name in Sites.
+# Each runs for so many seconds of CPU time and gives a counter, which knows how many objects each site has allocated and
+# has those that are kept. A site is a method of that name in Sites.
 module TruthWorkloads
   # One kind. `sites`: the methods that allocate; `native_call`: longest run of allocations without a safe point.
   Workload = Struct.new(:name, :sites, :body, :native_call, keyword_init: true) do
-    # @return [Hash{Symbol=>Integer}] objects allocated by site
-    def run(seconds) = Counter.new(sites).tap { |counter| body.call(counter, seconds) }.counts
+    # @return [Counter]
+    def run(seconds) = Counter.new(sites).tap { |counter| body.call(counter, seconds) }
   end
 
   # Counts while it allocates.
@@ -16,11 +18,27 @@ module TruthWorkloads
 
     def initialize(sites)
       @counts = sites.to_h { |site| [site, 0] }
+      @rings = Hash.new { |rings, site| rings[site] = [] }
+    end
+
+    # @return [Hash{Symbol=>Hash{Symbol=>Integer}}] by type of value, then by site. What is retained: where anything is kept
+    def truth
+      return { allocations: counts } if @rings.empty?
+
+      { allocations: counts, retained_objects: @rings.transform_values(&:size),
+        retained_size: @rings.transform_values { |ring| ring.sum { |object| ObjectSpace.memsize_of(object) } } }
     end
 
     # @return [void]
     def at(site, n)
       @counts[site] += Sites.public_send(site, n)
+    end
+
+    # One object, in place of the one that the site has kept longest, of so many.
+    # @return [void]
+    def keep(site, places)
+      @rings[site][counts[site] % places] = Sites.public_send(site)
+      @counts[site] += 1
     end
 
     # @return [Boolean] whether this thread has CPU time left, the first call starts the clock
@@ -40,7 +58,7 @@ module TruthWorkloads
     end
   end
 
-  # Each allocates as many objects as it returns.
+  # Each allocates as many objects as it returns, or the one that it returns.
   module Sites
     PARTS = [20, 400, 20_000, 200_000].to_h { |n| [n, ("ab " * n).freeze] }.freeze
     private_constant :PARTS
@@ -77,6 +95,10 @@ module TruthWorkloads
         PARTS.fetch(n).split(" ")
         GC.stat(:total_allocated_objects) - before
       end
+
+      def site_object = Object.new
+
+      def site_buffer = "b" * 1_000
     end
   end
 
@@ -99,6 +121,24 @@ module TruthWorkloads
     ends = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + seconds
     counter.at(site, 20) while Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) < ends
   end
+
+  # Calls the block with a way to read from a pipe that has something to read after a millisecond only.
+  def self.with_slow_pipe
+    reader, writer = IO.pipe
+    requests = Queue.new
+    answering = Thread.new do
+      while requests.pop
+        sleep(0.001)
+        writer.syswrite(".")
+      end
+    end
+    yield(-> { requests.push(true) && reader.getbyte })
+  ensure
+    requests.close
+    answering.join
+    [reader, writer].each(&:close)
+  end
+  private_class_method :with_slow_pipe
 
   ALL = [
     Workload.new(name: "interleaved sites", sites: %i[site_a site_b site_c site_d site_e],
@@ -136,6 +176,16 @@ module TruthWorkloads
                      counter.at(:site_b, 20_000)
                    end
                  end),
+    Workload.new(name: "first allocations after I/O", sites: %i[site_a site_b],
+                 body: lambda do |counter, seconds|
+                   with_slow_pipe do |read|
+                     counter.each_round(seconds) do
+                       read.call
+                       counter.at(:site_a, 5)
+                       counter.at(:site_b, 20_000)
+                     end
+                   end
+                 end),
     Workload.new(name: "four threads", sites: %i[site_a site_b site_c site_slow],
                  body: lambda do |counter, seconds|
                    shares = { site_a: 4, site_b: 2, site_c: 1, site_slow: 1 }
@@ -153,6 +203,15 @@ module TruthWorkloads
                      counter.at(:site_b, 90)
                      counter.at(:site_slow, 10)
                      kept << round.to_s if (round % 10).zero?
+                   end
+                 end),
+    # Rings that live for some tenths of a second of CPU time: long beside the time between windows, short beside a run.
+    Workload.new(name: "retained memory in steady state", sites: %i[site_slow site_object site_buffer],
+                 body: lambda do |counter, seconds|
+                   counter.each_round(seconds) do
+                     counter.at(:site_slow, 40)
+                     20.times { counter.keep(:site_object, 40_000) }
+                     10.times { counter.keep(:site_buffer, 10_000) }
                    end
                  end)
   ].freeze
