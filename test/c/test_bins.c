@@ -15,7 +15,8 @@ start(uint32_t n_ids)
 {
     memset(keys, 0, sizeof(keys));
     mpp_budget_init(&budget, SIZE_MAX);
-    assert_int_equal(mpp_bins_make(&bins, &budget.allocator, n_ids), MPP_OK);
+    mpp_bins_init(&bins, &budget.allocator);
+    assert_int_equal(mpp_bins_resize(&bins, n_ids), MPP_OK);
     assert_int_equal((uintptr_t)bins.bins % 64, 0);
 }
 
@@ -122,7 +123,8 @@ test_sizes(void **state)
         finish();
     }
     mpp_budget_init(&budget, SIZE_MAX);
-    assert_int_equal(mpp_bins_make(&bins, &budget.allocator, UINT32_MAX), MPP_FULL);
+    mpp_bins_init(&bins, &budget.allocator);
+    assert_int_equal(mpp_bins_resize(&bins, UINT32_MAX), MPP_FULL);
     assert_int_equal(budget.n_requests, 0);
 }
 
@@ -268,9 +270,35 @@ test_refused(void **state)
 {
     (void)state;
     mpp_budget_init(&budget, 100);
-    assert_int_equal(mpp_bins_make(&bins, &budget.allocator, 1), MPP_MEMORY_LIMIT);
+    mpp_bins_init(&bins, &budget.allocator);
+    assert_int_equal(mpp_bins_resize(&bins, 1), MPP_MEMORY_LIMIT);
     assert_int_equal(mpp_bins_bytes(&bins), 0);
     support_assert_no_leak(&budget);
+}
+
+/* Both ways, in place: what it holds at its peak is the larger of the two. */
+static void
+test_resizing(void **state)
+{
+    (void)state;
+    start(1);
+    for (uint32_t n_ids = 19; n_ids <= MAX_IDS; n_ids *= 2) {
+        assert_int_equal(mpp_bins_resize(&bins, n_ids), MPP_OK);
+        assert_int_equal((uintptr_t)bins.bins % 64, 0);
+        assert_int_equal(bins.n_used, 0);
+        assert_int_equal(budget.peak_bytes, mpp_bins_bytes(&bins));
+        for (uint32_t id = 1; id <= n_ids; id++) (void)mpp_bins_insert(&bins, id, id);
+        size_t bytes = mpp_bins_bytes(&bins);
+        budget.limit_bytes = budget.used_bytes;
+        assert_int_equal(mpp_bins_resize(&bins, 2 * n_ids), MPP_MEMORY_LIMIT);
+        assert_int_equal(bins.n_used, n_ids);
+        assert_int_equal(mpp_bins_bytes(&bins), bytes);
+        budget.limit_bytes = SIZE_MAX;
+    }
+    assert_int_equal(mpp_bins_resize(&bins, 1), MPP_OK);
+    assert_false(mpp_bins_may_have(&bins, 1));
+    assert_int_equal(budget.used_bytes, mpp_bins_bytes(&bins));
+    finish();
 }
 
 int
@@ -287,6 +315,7 @@ main(void)
         cmocka_unit_test(test_tags_that_differ_by_one),
         cmocka_unit_test(test_random_against_model),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_resizing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

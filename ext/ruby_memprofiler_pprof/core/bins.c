@@ -33,19 +33,19 @@ mpp_bins_init(mpp_bins_t *bins, mpp_allocator_t *allocator)
 }
 
 mpp_status_t
-mpp_bins_make(mpp_bins_t *bins, mpp_allocator_t *allocator, uint32_t n_ids)
+mpp_bins_resize(mpp_bins_t *bins, uint32_t n_ids)
 {
     uint32_t n_bins = MIN_BINS;
-    void *block = NULL;
-    mpp_bins_init(bins, allocator);
+    void *block = bins->block;
     while (capacity_of(n_bins) < n_ids && n_bins < MAX_BINS) n_bins *= 2;
     if (capacity_of(n_bins) < n_ids) return MPP_FULL;
-    mpp_status_t status = mpp_resize(allocator, &block, 0, block_bytes(n_bins));
+    mpp_status_t status = mpp_resize(bins->allocator, &block, block_bytes(bins->n_bins), block_bytes(n_bins));
     if (status != MPP_OK) return status;
 
     bins->block = block;
     bins->bins = (mpp_bin_t *)(((uintptr_t)block + LINE_BYTES - 1) & ~(uintptr_t)(LINE_BYTES - 1));
     bins->n_bins = n_bins;
+    mpp_bins_clear(bins);
     return MPP_OK;
 }
 

@@ -40,11 +40,12 @@ typedef bool (*mpp_bins_equal_t)(const void *context, mpp_id_t id);
 void mpp_bins_init(mpp_bins_t *bins, mpp_allocator_t *allocator);
 void mpp_bins_cleanup(mpp_bins_t *bins); /* a zeroed one is fine. [newobj] [gc] */
 
-/* An empty table for so many ids. On failure nothing is owned. [newobj] */
-MPP_CHECK mpp_status_t mpp_bins_make(mpp_bins_t *bins, mpp_allocator_t *allocator, uint32_t n_ids);
+/* Empties it and makes room for so many ids, in place: the old bins and the new ones never stand side by side. On failure
+ * nothing has changed. [newobj] */
+MPP_CHECK mpp_status_t mpp_bins_resize(mpp_bins_t *bins, uint32_t n_ids);
 
 /* Whether there is room for one more, and whether less than an eighth is used of what a table has at least: else the
- * caller makes another one and adds all that are in this one to it. [any] */
+ * caller resizes it and adds all again that were in it. [any] */
 bool mpp_bins_are_full(const mpp_bins_t *bins);
 bool mpp_bins_are_sparse(const mpp_bins_t *bins);
 

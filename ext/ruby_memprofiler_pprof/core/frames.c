@@ -10,6 +10,8 @@
 
 #include <assert.h>
 
+_Static_assert(sizeof(mpp_stack_t) <= 24, "there are many more nodes than functions and lines: bench/live_memory.rb");
+
 typedef struct {
     const mpp_frames_t *frames;
     mpp_id_t left;

@@ -1,7 +1,7 @@
 /*
  * Records stand in a slab, the bins map hash(key) → record id. They are the only part that is not full, and at least to
- * 2/5: 13.3 bytes a record at most, 46 with the record itself. An open-addressed table of whole records that doubles
- * would need 80 at its worst.
+ * 2/5: 13.3 bytes a record at most, 46 with the record itself. They grow in place, and are filled again from the records.
+ * An open-addressed table of whole records that doubles would need 80 at its worst.
  */
 
 #include "live.h"
@@ -45,15 +45,12 @@ mpp_live_cleanup(mpp_live_t *live)
 static mpp_status_t
 change_bins(mpp_live_t *live, uint32_t n_records)
 {
-    mpp_bins_t bins;
-    mpp_status_t status = mpp_bins_make(&bins, live->bins.allocator, n_records);
+    mpp_status_t status = mpp_bins_resize(&live->bins, n_records);
     if (status != MPP_OK) return status;
     for (mpp_id_t id = 0; (id = mpp_live_next(live, id)) != 0;) {
         uintptr_t key = mpp_live_at(live, id)->key;
-        if (key) (void)mpp_bins_insert(&bins, mpp_live_hash(key), id);
+        if (key) (void)mpp_bins_insert(&live->bins, mpp_live_hash(key), id);
     }
-    mpp_bins_cleanup(&live->bins);
-    live->bins = bins;
     return MPP_OK;
 }
 
