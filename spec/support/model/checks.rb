@@ -107,6 +107,13 @@ module Model
       expect "frozen", [data, data.pprof_data, data.dropped_samples].all?(&:frozen?)
     end
 
+    # What a flush gave, in another format.
+    def check_same(observed, data, types, class_names)
+      same = aside { Observed.new(data, class_names || (types == :go ? :off : :label)) }
+      check_form(data, same, types)
+      4.times { |i| expect "total of value #{i} in both formats", same.total(i), (observed.total(i) - 1)..(observed.total(i) + 1) }
+    end
+
     def check_empty(observed)
       expect "samples of a collector that never ran", observed.rows, 0
       true

@@ -92,12 +92,16 @@ module Model
       check_state(expected)
     end
 
+    # Where it is to be in one format, it is in both.
     # @param options [Hash] of the flush or snapshot
     def read(expected, delta: true, **options)
       before = expected.collector.stats
       @collections = GC.count
-      data = delta ? expected.collector.flush(**options) : expected.collector.snapshot(**options)
+      other = { memprofiler: :go, go: :memprofiler }[options[:sample_types]]
+      formats = other ? { sample_types: [options[:sample_types], other] } : {}
+      data, second = expected.collector.public_send(delta ? :flush : :snapshot, **options, **formats)
       observed = check_profile(expected, data, before, delta: delta, **options)
+      check_same(observed, second, other, options[:class_names]) if other
       @last = [data, observed, expected]
       observed
     end
