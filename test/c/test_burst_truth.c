@@ -463,6 +463,7 @@ mean_interval(const support_host_t *host)
 }
 
 #define SECOND UINT64_C(1000000000)
+#define BUDGET 0.01
 
 /* Events are dearer than assumed. */
 static support_run_t
@@ -471,6 +472,14 @@ budget_run(double overhead, uint32_t capture_ns, uint64_t seed)
     support_run_t run = {.config = config, .hook_ns = DEARER_HOOK, .capture_ns = capture_ns, .seed = seed};
     run.config.overhead = overhead;
     return run;
+}
+
+/* Between half of it and all of it; less only where ticks are as frequent as they may be. */
+static void
+assert_uses_budget(double share, double budget, double mean_ns)
+{
+    assert_true(share <= budget);
+    assert_true(share >= budget / 2 || mean_ns < 1.01 * (double)config.min_interval_ns);
 }
 
 static void
@@ -498,13 +507,13 @@ test_the_cost_stays_within_the_budget(void **state)
             print_message("%s: %.3f %% in the first two seconds, then %.3f %% of the CPU, M %.1f ms\n", cases[i].name,
                           100 * first, 100 * share, (double)mean_interval(host) / 1e6);
         }
-        assert_true(share <= cases[i].overhead);
+        assert_uses_budget(share, cases[i].overhead, (double)mean_interval(host));
         assert_true(first <= 2 * cases[i].overhead);
         support_host_free(host);
     }
 }
 
-/* After two seconds M stays where it is, and the cost within the budget. */
+/* After two seconds of CPU M stays near its mean of three more, in which the cost is as it should be. */
 static void
 assert_settles(support_host_t *host, meter_t *meter, support_program_t program)
 {
@@ -517,7 +526,7 @@ assert_settles(support_host_t *host, meter_t *meter, support_program_t program)
         mean += intervals[i] / N;
     }
     for (int i = 0; i < N; i++) assert_true(fabs(intervals[i] / mean - 1) < 0.5);
-    assert_true(share <= 0.01);
+    assert_uses_budget(share, BUDGET, mean);
 }
 
 static void
@@ -525,7 +534,7 @@ test_the_pace_settles_within_two_seconds(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 10; seed++) {
-        support_run_t run = budget_run(0.01, 10000, seed);
+        support_run_t run = budget_run(BUDGET, 10000, seed);
         support_host_t *host = support_host_new(&run);
         meter_t meter = {0};
         assert_settles(host, &meter, idle);
