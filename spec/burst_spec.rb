@@ -31,6 +31,18 @@ RSpec.describe "burst mode" do
     expect(datas.sum(&:allocation_samples_count)).to be_between(20, stats[:samples])
   end
 
+  # Generous bounds, for the machine may be busy: what is asked is that the budget is what governs.
+  [0.01, 0.05].each do |budget|
+    it "costs about its budget of #{budget} in a storm of allocations", unless: Child.sanitized? do
+      collector = bursts(overhead: budget)
+      collector.start!
+      busy(1)
+      overhead = collector.stats[:burst][:overhead]
+      collector.stop!
+      expect(overhead).to be_between(budget / 10, budget * 2)
+    end
+  end
+
   it "loses no allocation where flushes are so frequent that most have no window" do
     collector = bursts
     collector.start!

@@ -85,10 +85,13 @@ class Row
   # Of a rare site that happens to be hit in hardly any run the spread says too little.
   def bound(quantile) = (quantile * [spread, bernoulli].max / Math.sqrt(RUNS)) + @hole
 
+  def to_s
+    format("%s: %+.2f ± %.2f points, covered %d of %d", @names.join(", "), bias, spread / Math.sqrt(RUNS), covered, RUNS)
+  end
+
   def failures(quantile, least_covered)
-    name = @names.join(", ")
-    [(format("%s: a bias of %+.2f points, at most %.2f", name, bias, bound(quantile)) if bias.abs > bound(quantile)),
-     ("#{name}: covered #{covered} times of #{RUNS}, at least #{least_covered}" if covered < least_covered)].compact
+    [(format("%s; the bias may be %.2f", self, bound(quantile)) if bias.abs > bound(quantile)),
+     ("#{self}; that must be #{least_covered}" if covered < least_covered)].compact
   end
 
   def to_a(quantile)
@@ -102,11 +105,12 @@ end
 
 chosen = TruthWorkloads::ALL.select { |workload| ARGV.empty? || ARGV.any? { |part| workload.name.include?(part) } }
 rows = chosen.flat_map do |workload|
-  warn workload.name
   results = Array.new(RUNS) { |seed| run(workload, seed) }
-  results.first.first.keys.map do |type, site|
+  lines = results.first.first.keys.map do |type, site|
     Row.new(workload, type, site, results.map { |outcomes, _| outcomes[[type, site]] }, results.map(&:last))
   end
+  warn lines
+  lines
 end
 
 each = FALSE_ALARM / (2 * rows.size) # a bias and a coverage to each row

@@ -8,6 +8,7 @@
 
 #include "burst.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,15 @@ enum {
     PREEMPTED_NS = 2000000,
     SAFE_POINT_EVERY_NS = 1000,
     COUNTED_WINDOW = 1000,
+    MAX_SAMPLES_OF_KEPT = 1 << 16,
 };
+
+/* A sample of a site that keeps objects. */
+typedef struct {
+    double n_before; /* objects that the site had allocated */
+    double weight;
+    uint8_t site, group;
+} sample_t;
 
 struct support_host {
     support_run_t run;
@@ -45,6 +54,9 @@ struct support_host {
     uint64_t n_at_last_window;
     uint32_t n_counted[SUPPORT_N_SITES];
     uint64_t n_counted_windows;
+
+    size_t n_samples;
+    sample_t samples[MAX_SAMPLES_OF_KEPT];
 };
 
 /* CPU time at which the timer fires if the program keeps the CPU. */
@@ -189,7 +201,13 @@ static void
 take_sample(support_host_t *host, unsigned site)
 {
     const mpp_burst_t *burst = &host->burst;
-    host->outcome.weight[site][burst->group] += (double)burst->weight / (double)MPP_WEIGHT_ONE;
+    double weight = (double)burst->weight / (double)MPP_WEIGHT_ONE;
+    host->outcome.weight[site][burst->group] += weight;
+    if (host->run.n_kept && host->run.n_kept[site] > 0) {
+        assert_true(host->n_samples < MAX_SAMPLES_OF_KEPT);
+        host->samples[host->n_samples++] =
+            (sample_t){host->outcome.n_allocated[site] - 1, weight, (uint8_t)site, burst->group};
+    }
     work(host, host->run.capture_ns);
     mpp_burst_captured(&host->burst, host->run.capture_ns);
 }
@@ -300,6 +318,20 @@ support_host_run(support_host_t *host, support_program_t program, uint64_t until
     }
 }
 
+static void
+find_retained(const support_host_t *host, support_outcome_t *outcome)
+{
+    for (unsigned site = 0; host->run.n_kept && site < SUPPORT_N_SITES; site++) {
+        outcome->n_retained[site] = fmin((double)host->run.n_kept[site], outcome->n_allocated[site]);
+    }
+    for (size_t i = 0; i < host->n_samples; i++) {
+        const sample_t *sample = &host->samples[i];
+        double n_since = outcome->n_allocated[sample->site] - sample->n_before;
+        if (n_since > outcome->n_retained[sample->site]) continue;
+        outcome->retained_weight[sample->site][sample->group] += sample->weight;
+    }
+}
+
 void
 support_host_look(const support_host_t *host, support_outcome_t *outcome)
 {
@@ -309,6 +341,7 @@ support_host_look(const support_host_t *host, support_outcome_t *outcome)
     outcome->cpu_ns = host->cpu_ns;
     outcome->mean_interval_ns = mpp_burst_mean_interval(&host->burst);
     outcome->lead_ns = mpp_burst_lead(&host->burst);
+    find_retained(host, outcome);
 }
 
 void

@@ -1,6 +1,6 @@
 /*
- * Burst sampling against programs whose truth is known, many seeded runs of each: shares and their intervals. Estimators
- * that are known to be wrong must be refused. Then: what profiling costs, against the budget.
+ * Burst sampling against programs whose truth is known, many seeded runs of each: shares of allocations, what is retained,
+ * and their intervals. Estimators that are known to be wrong must be refused. Then: what profiling costs, against the budget.
  * MPP_PRINT=1 shows the figures also where they are right.
  */
 
@@ -179,6 +179,33 @@ collecting(support_random_t *random, uint64_t i, uint64_t time_ns, support_stret
     }
 }
 
+/* Some of the sites keep all that they allocate, so collections become longer and longer. */
+static void
+growing(support_random_t *random, uint64_t i, uint64_t time_ns, support_stretch_t *stretch)
+{
+    (void)time_ns;
+    stretch->collect_ns = 200000 + 10000 * i;
+    allocate(stretch, shuffled, 100, 10000 + support_below(random, 20000), 400);
+}
+
+static const uint64_t kept_while_growing[SUPPORT_N_SITES] = {[2] = UINT64_MAX, [3] = UINT64_MAX};
+
+/* Garbage, fast, and in turn with it what is kept for some tenths of a second. */
+static void
+steady(support_random_t *random, uint64_t i, uint64_t time_ns, support_stretch_t *stretch)
+{
+    (void)time_ns;
+    static const uint8_t kept[3] = {1, 2, 1};
+    if (i % 2) {
+        allocate(stretch, kept, 3, 2000 + support_below(random, 2000), 500);
+    } else {
+        if (support_chance(random, 1, 10)) stretch->collect_ns = 3000000;
+        allocate(stretch, ONLY(0), 5000 + support_below(random, 10000), 100);
+    }
+}
+
+static const uint64_t kept_in_steady_state[SUPPORT_N_SITES] = {[1] = 300000, [2] = 250000};
+
 static void
 mixed(support_random_t *random, uint64_t i, uint64_t time_ns, support_stretch_t *stretch)
 {
@@ -203,7 +230,7 @@ mixed(support_random_t *random, uint64_t i, uint64_t time_ns, support_stretch_t 
 
 enum { N_RUNS = 100 };
 
-/* The gates. One estimate that is right exceeds so many standard errors of 100 runs once in 10^6 times; there are about 40.
+/* The gates. One estimate that is right exceeds so many standard errors of 100 runs once in 10^6 times; there are about 60.
  * To be added is what is known: the bias of any ratio of sums, about 1 / windows of the share, and the cost of an event,
  * that is known to a few nanoseconds. In points of share. */
 #define MAX_ERRORS 5.2
@@ -215,14 +242,21 @@ typedef struct {
     double seconds;
     double allowance; /* besides ALLOWANCE */
     uint32_t hook_ns;
+    const uint64_t *n_kept;
 } kind_t;
 
 /* A read of the clock every 16 events comes on top. */
 enum { HOOK_AS_ASSUMED = 21, DEARER_HOOK = 25, MUCH_DEARER_HOOK = 85 };
 
+/* What is estimated: shares of allocations by site; where anything is kept, retained objects by site and the bytes of all,
+ * in units of the truth of all sites, so that the sum has to be right as well. */
+enum { RETAINED = SUPPORT_N_SITES, RETAINED_BYTES = 2 * SUPPORT_N_SITES, N_ESTIMATES };
+static const double bytes_of_site[SUPPORT_N_SITES] = {40, 1040, 40, 5000, 40, 40};
+
 typedef struct {
-    double bias[SUPPORT_N_SITES], error[SUPPORT_N_SITES], truth[SUPPORT_N_SITES]; /* of shares, over runs */
-    unsigned n_covered[SUPPORT_N_SITES];
+    unsigned n_estimates;
+    double bias[N_ESTIMATES], error[N_ESTIMATES], truth[N_ESTIMATES]; /* over runs */
+    unsigned n_covered[N_ESTIMATES];
     double scale; /* event weight per allocation */
 } findings_t;
 
@@ -234,7 +268,33 @@ sum(const double *values, unsigned n)
     return total;
 }
 
-/* Adds one run; `bias` and `error` are sums until all are in. */
+/* `bias` and `error` are sums until all runs are in. */
+static void
+add_estimate(findings_t *findings, unsigned i, mpp_estimate_t estimate, double truth, double unit)
+{
+    double off = (estimate.share - truth) / unit;
+    findings->bias[i] += off;
+    findings->error[i] += off * off;
+    findings->truth[i] += truth / unit / N_RUNS;
+    findings->n_covered[i] += estimate.low <= truth && truth <= estimate.high;
+}
+
+/* By what is told for each allocation, of which there were n. */
+static void
+add_retained(findings_t *findings, const support_outcome_t *outcome, const double *whole, double n)
+{
+    uint64_t n_windows = outcome->totals.n_windows;
+    double n_retained = sum(outcome->n_retained, SUPPORT_N_SITES), bytes[MPP_N_GROUPS] = {0}, n_bytes = 0;
+    for (unsigned site = 0; site < SUPPORT_N_SITES; site++) {
+        mpp_estimate_t estimate = mpp_estimate_share(outcome->retained_weight[site], whole, n_windows, 0);
+        add_estimate(findings, RETAINED + site, estimate, outcome->n_retained[site] / n, n_retained / n);
+        n_bytes += outcome->n_retained[site] * bytes_of_site[site];
+        for (unsigned i = 0; i < MPP_N_GROUPS; i++) bytes[i] += outcome->retained_weight[site][i] * bytes_of_site[site];
+    }
+    mpp_estimate_t estimate = mpp_estimate_ratio(bytes, whole, n_windows, 0);
+    add_estimate(findings, RETAINED_BYTES, estimate, n_bytes / n, n_bytes / n);
+}
+
 static void
 add_run(findings_t *findings, const support_outcome_t *outcome)
 {
@@ -247,19 +307,16 @@ add_run(findings_t *findings, const support_outcome_t *outcome)
     double unobserved = mpp_estimate_unobserved(n, event_weight, (double)totals->missed_ns, whole);
     for (unsigned site = 0; site < SUPPORT_N_SITES; site++) {
         mpp_estimate_t estimate = mpp_estimate_share(outcome->weight[site], whole, totals->n_windows, unobserved);
-        double truth = outcome->n_allocated[site] / n, off = estimate.share - truth;
-        findings->bias[site] += off;
-        findings->error[site] += off * off;
-        findings->truth[site] += truth / N_RUNS;
-        findings->n_covered[site] += estimate.low <= truth && truth <= estimate.high;
+        add_estimate(findings, site, estimate, outcome->n_allocated[site] / n, 1);
     }
+    if (findings->n_estimates > RETAINED) add_retained(findings, outcome, whole, n);
     findings->scale += event_weight / n / N_RUNS;
 }
 
 static findings_t
 try_program(const kind_t *kind, support_observer_t observer)
 {
-    findings_t findings = {0};
+    findings_t findings = {.n_estimates = kind->n_kept ? N_ESTIMATES : SUPPORT_N_SITES};
     for (uint64_t seed = 1; seed <= N_RUNS; seed++) {
         support_run_t run = {.program = kind->program,
                              .observer = observer,
@@ -267,15 +324,16 @@ try_program(const kind_t *kind, support_observer_t observer)
                              .hook_ns = kind->hook_ns,
                              .capture_ns = 2000,
                              .program_ns = (uint64_t)(kind->seconds * 1e9),
+                             .n_kept = kind->n_kept,
                              .seed = seed};
         support_outcome_t outcome;
         support_run_program(&run, &outcome);
         add_run(&findings, &outcome);
     }
-    for (unsigned site = 0; site < SUPPORT_N_SITES; site++) {
-        findings.bias[site] /= N_RUNS;
-        double variance = findings.error[site] / N_RUNS - findings.bias[site] * findings.bias[site];
-        findings.error[site] = sqrt(variance / (N_RUNS - 1));
+    for (unsigned i = 0; i < findings.n_estimates; i++) {
+        findings.bias[i] /= N_RUNS;
+        double variance = findings.error[i] / N_RUNS - findings.bias[i] * findings.bias[i];
+        findings.error[i] = sqrt(fmax(variance, 0) / (N_RUNS - 1));
     }
     return findings;
 }
@@ -283,8 +341,8 @@ try_program(const kind_t *kind, support_observer_t observer)
 static bool
 is_unbiased(const findings_t *findings, double allowance)
 {
-    for (unsigned site = 0; site < SUPPORT_N_SITES; site++) {
-        if (fabs(findings->bias[site]) > MAX_ERRORS * findings->error[site] + ALLOWANCE + allowance) return false;
+    for (unsigned i = 0; i < findings->n_estimates; i++) {
+        if (fabs(findings->bias[i]) > MAX_ERRORS * findings->error[i] + ALLOWANCE + allowance) return false;
     }
     return true;
 }
@@ -292,8 +350,8 @@ is_unbiased(const findings_t *findings, double allowance)
 static bool
 is_covered(const findings_t *findings)
 {
-    for (unsigned site = 0; site < SUPPORT_N_SITES; site++) {
-        if (findings->n_covered[site] < N_RUNS * 9 / 10) return false;
+    for (unsigned i = 0; i < findings->n_estimates; i++) {
+        if (findings->n_covered[i] < N_RUNS * 9 / 10) return false;
     }
     return true;
 }
@@ -302,9 +360,12 @@ static void
 print(const kind_t *kind, const findings_t *findings)
 {
     print_message("%s: %.3f of all allocations estimated\n", kind->name, findings->scale);
-    for (int i = 0; i < SUPPORT_N_SITES && findings->truth[i] > 0; i++) {
-        print_message("    share %6.3f %%, off by %+.3f ± %.3f points, covered %u times\n", 100 * findings->truth[i],
-                      100 * findings->bias[i], 100 * findings->error[i], findings->n_covered[i]);
+    for (unsigned i = 0; i < findings->n_estimates; i++) {
+        if (findings->truth[i] == 0 && findings->bias[i] == 0) continue;
+        const char *of = i < RETAINED ? "allocated" : i < RETAINED_BYTES ? "retained" : "retained bytes";
+        print_message("    %s: share %6.3f %%, off by %+.3f ± %.3f points, covered %u times\n", of,
+                      100 * findings->truth[i], 100 * findings->bias[i], 100 * findings->error[i],
+                      findings->n_covered[i]);
     }
 }
 
@@ -324,7 +385,7 @@ static void
 test_windows_of_so_many_allocations_are_refused(void **state)
 {
     (void)state;
-    const kind_t kind = {"counted windows", phases, 2, 0, HOOK_AS_ASSUMED};
+    const kind_t kind = {"counted windows", phases, 2, 0, HOOK_AS_ASSUMED, NULL};
     findings_t findings = try_program(&kind, SUPPORT_COUNTED_WINDOWS);
     if (getenv("MPP_PRINT")) print(&kind, &findings);
     assert_false(is_unbiased(&findings, 0.01));
@@ -336,7 +397,7 @@ static void
 test_a_wrong_cost_of_events_is_refused(void **state)
 {
     (void)state;
-    const kind_t kind = {"uncalibrated", phases, 3, 0, MUCH_DEARER_HOOK};
+    const kind_t kind = {"uncalibrated", phases, 3, 0, MUCH_DEARER_HOOK, NULL};
     findings_t findings = try_program(&kind, SUPPORT_UNCALIBRATED);
     if (getenv("MPP_PRINT")) print(&kind, &findings);
     assert_false(is_unbiased(&findings, 0.01));
@@ -346,7 +407,7 @@ static void
 test_windows_from_the_safe_point_on_are_refused(void **state)
 {
     (void)state;
-    const kind_t kind = {"windows from the safe point on", long_native_calls, 2, 0, HOOK_AS_ASSUMED};
+    const kind_t kind = {"windows from the safe point on", long_native_calls, 2, 0, HOOK_AS_ASSUMED, NULL};
     findings_t findings = try_program(&kind, SUPPORT_FROM_SAFE_POINT);
     if (getenv("MPP_PRINT")) print(&kind, &findings);
     assert_false(is_unbiased(&findings, 0.01));
@@ -402,6 +463,7 @@ mean_interval(const support_host_t *host)
 }
 
 #define SECOND UINT64_C(1000000000)
+#define BUDGET 0.01
 
 /* Events are dearer than assumed. */
 static support_run_t
@@ -410,6 +472,14 @@ budget_run(double overhead, uint32_t capture_ns, uint64_t seed)
     support_run_t run = {.config = config, .hook_ns = DEARER_HOOK, .capture_ns = capture_ns, .seed = seed};
     run.config.overhead = overhead;
     return run;
+}
+
+/* Between half of it and all of it; less only where ticks are as frequent as they may be. */
+static void
+assert_uses_budget(double share, double budget, double mean_ns)
+{
+    assert_true(share <= budget);
+    assert_true(share >= budget / 2 || mean_ns < 1.01 * (double)config.min_interval_ns);
 }
 
 static void
@@ -437,13 +507,13 @@ test_the_cost_stays_within_the_budget(void **state)
             print_message("%s: %.3f %% in the first two seconds, then %.3f %% of the CPU, M %.1f ms\n", cases[i].name,
                           100 * first, 100 * share, (double)mean_interval(host) / 1e6);
         }
-        assert_true(share <= cases[i].overhead);
+        assert_uses_budget(share, cases[i].overhead, (double)mean_interval(host));
         assert_true(first <= 2 * cases[i].overhead);
         support_host_free(host);
     }
 }
 
-/* After two seconds M stays where it is, and the cost within the budget. */
+/* After two seconds of CPU M stays near its mean of three more, in which the cost is as it should be. */
 static void
 assert_settles(support_host_t *host, meter_t *meter, support_program_t program)
 {
@@ -456,7 +526,7 @@ assert_settles(support_host_t *host, meter_t *meter, support_program_t program)
         mean += intervals[i] / N;
     }
     for (int i = 0; i < N; i++) assert_true(fabs(intervals[i] / mean - 1) < 0.5);
-    assert_true(share <= 0.01);
+    assert_uses_budget(share, BUDGET, mean);
 }
 
 static void
@@ -464,7 +534,7 @@ test_the_pace_settles_within_two_seconds(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 10; seed++) {
-        support_run_t run = budget_run(0.01, 10000, seed);
+        support_run_t run = budget_run(BUDGET, 10000, seed);
         support_host_t *host = support_host_new(&run);
         meter_t meter = {0};
         assert_settles(host, &meter, idle);
@@ -513,21 +583,23 @@ int
 main(void)
 {
     static kind_t kinds[] = {
-        {"interleaved", interleaved, 3, 0, HOOK_AS_ASSUMED},
-        {"every seventh", every_seventh, 3, 0, HOOK_AS_ASSUMED},
-        {"every sixteenth", every_sixteenth, 3, 0, HOOK_AS_ASSUMED},
-        {"phases", phases, 3, 0, HOOK_AS_ASSUMED},
-        {"phases, events dearer than assumed", phases, 3, 0.005, DEARER_HOOK},
-        {"phases, events four times as dear", phases, 12, 0.008, MUCH_DEARER_HOOK},
-        {"in step", in_step, 3, 0, HOOK_AS_ASSUMED},
-        {"sleeping", sleeping, 3, 0, HOOK_AS_ASSUMED},
-        {"threads", threads, 3, 0, HOOK_AS_ASSUMED},
-        {"native calls", native_calls, 4, 0.01, HOOK_AS_ASSUMED}, /* the lead has to be learnt first */
-        {"long native calls", long_native_calls, 4, 0.01, HOOK_AS_ASSUMED},
-        {"huge native calls", huge_native_calls, 3, 1, HOOK_AS_ASSUMED}, /* only the interval is right */
-        {"rare", rare, 20, 0, HOOK_AS_ASSUMED},
-        {"collecting", collecting, 4, 0, HOOK_AS_ASSUMED},
-        {"mixed", mixed, 3, 0, HOOK_AS_ASSUMED},
+        {"interleaved", interleaved, 3, 0, HOOK_AS_ASSUMED, NULL},
+        {"every seventh", every_seventh, 3, 0, HOOK_AS_ASSUMED, NULL},
+        {"every sixteenth", every_sixteenth, 3, 0, HOOK_AS_ASSUMED, NULL},
+        {"phases", phases, 3, 0, HOOK_AS_ASSUMED, NULL},
+        {"phases, events dearer than assumed", phases, 3, 0.005, DEARER_HOOK, NULL},
+        {"phases, events four times as dear", phases, 12, 0.008, MUCH_DEARER_HOOK, NULL},
+        {"in step", in_step, 3, 0, HOOK_AS_ASSUMED, NULL},
+        {"sleeping", sleeping, 3, 0, HOOK_AS_ASSUMED, NULL},
+        {"threads", threads, 3, 0, HOOK_AS_ASSUMED, NULL},
+        {"native calls", native_calls, 4, 0.01, HOOK_AS_ASSUMED, NULL}, /* the lead has to be learnt first */
+        {"long native calls", long_native_calls, 4, 0.01, HOOK_AS_ASSUMED, NULL},
+        {"huge native calls", huge_native_calls, 3, 1, HOOK_AS_ASSUMED, NULL}, /* only the interval is right */
+        {"rare", rare, 20, 0, HOOK_AS_ASSUMED, NULL},
+        {"collecting", collecting, 4, 0, HOOK_AS_ASSUMED, NULL},
+        {"mixed", mixed, 3, 0, HOOK_AS_ASSUMED, NULL},
+        {"young garbage beside a growing heap", growing, 4, 0, HOOK_AS_ASSUMED, kept_while_growing},
+        {"retained memory in steady state", steady, 3, 0, HOOK_AS_ASSUMED, kept_in_steady_state},
     };
     const struct CMUnitTest others[] = {
         cmocka_unit_test(test_windows_of_so_many_allocations_are_refused),
