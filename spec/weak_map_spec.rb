@@ -93,9 +93,10 @@ RSpec.describe "liveness: :weak_map" do
       collector.start!
       kept = Array.new(20_000) { Object.new }
       collector.stats
-      trap(:USR1) { raise Struck }
-      reader, writer = IO.pipe
+      armed = false
       target = Process.pid
+      trap(:USR1) { armed ? raise(Struck) : Process.kill(:USR1, target) } # again, once it is in a flush
+      reader, writer = IO.pipe
       fork do
         writer.close
         20.times do |i|
@@ -107,8 +108,10 @@ RSpec.describe "liveness: :weak_map" do
       end
       raised = 0
       begin
+        armed = true
         collector.flush while raised < 20
       rescue Struck
+        armed = false
         raised += 1
         writer.write("x")
         retry
