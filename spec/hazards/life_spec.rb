@@ -243,6 +243,7 @@ RSpec.describe "life" do
         runner = <<~RUBY
           #{Child::PRELUDE}
           require "socket"
+          trap(:HUP, "DEFAULT") # whatever these specs are run by
           results = #{ends.values}.map do |code|
             [#{without.dump}, #{with.dump}].map do |before|
               out, err = IO.pipe, IO.pipe
