@@ -5,6 +5,7 @@
 #   bundle exec rake bench               all of them, in about 25 minutes; BENCH_ROUNDS=1 shortens that
 #   ruby -Ilib bench/run.rb [NAME…]      these, with the extension that is built
 #   bundle exec rake bench:write         the same (--write), and into RESULTS.md, where each Ruby has a section
+#   ruby -Ilib bench/run.rb --write NAME…   these parts of the Ruby's section alone
 #   ruby -Ilib bench/run.rb --list
 #
 # Peers, and what the workloads are made of, are gems that go to vendor/bench at the first run.
@@ -21,8 +22,6 @@ write = ARGV.delete("--write")
 list = ARGV.delete("--list")
 unknown = ARGV - Bench.definitions.keys
 abort "No benchmark #{unknown.join(", ")}. There are: #{Bench.definitions.keys.join(", ")}" unless unknown.empty?
-abort "--write takes no names: RESULTS.md holds whole runs" if write && !ARGV.empty?
-
 definitions = ARGV.empty? ? Bench.definitions.values : Bench.definitions.values_at(*ARGV)
 if list
   definitions.each { |definition| puts "#{definition.name.ljust(16)} #{definition.title}" }
@@ -39,4 +38,4 @@ reports = definitions.to_h do |definition|
 end
 rows = reports.values.flat_map(&:rows).select(&:bar)
 puts "#{rows.count(&:met?)} of #{rows.size} bars met"
-Bench::Results.write(reports, machine) if write
+Bench::Results.public_send(ARGV.empty? ? :write : :write_parts, reports, machine) if write

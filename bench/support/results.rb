@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Bench
-  # RESULTS.md: a section for each Ruby, of which a run replaces its own.
+  # RESULTS.md: a section for each Ruby, of which a run replaces its own, or the parts that it ran.
   module Results
     FILE = File.expand_path("../RESULTS.md", __dir__)
     INTRODUCTION = <<~TEXT
@@ -22,6 +22,19 @@ module Bench
       sections.reject! { |section| section.start_with?(own) }
       sections << "#{own}\n#{section(reports, machine)}\n"
       File.write(FILE, INTRODUCTION + sections.sort.map(&:rstrip).join("\n\n") + "\n")
+    end
+
+    # A part that was run by itself says when and on what.
+    def write_parts(reports, machine)
+      text = File.read(FILE)
+      own = text[/^## Ruby #{Regexp.escape(RUBY_VERSION)}\n.*?(?=^## |\z)/m] or
+        raise "RESULTS.md has no section for Ruby #{RUBY_VERSION}: write all of them first"
+      mended = reports.inject(own) do |section, (definition, report)|
+        title, *table = Printer.markdown(definition, report).join("\n").split(/(?<=\.)\n\n/, 2)
+        part = "#{title}\n\nBy itself: #{Time.now.utc.strftime("%Y-%m-%d")}, #{machine}.\n\n#{table.join}\n"
+        section.sub(/^### #{definition.name}\n.*?(?=^##|\z)/m) { part }
+      end
+      File.write(FILE, text.sub(own) { mended }.rstrip + "\n")
     end
 
     def section(reports, machine)
