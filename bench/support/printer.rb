@@ -14,8 +14,9 @@ module Bench
       ["#{definition.name}: #{definition.title}", *[*parts.flatten, *report.notes].map { |line| "  #{line}".rstrip }, ""]
     end
 
-    def markdown(definition, report)
-      ["### #{definition.name}", "", "#{definition.title}.", "",
+    # @param remark [String, nil] below the title
+    def markdown(definition, report, remark = nil)
+      ["### #{definition.name}", "", "#{definition.title}.", "", *([remark, ""] if remark),
        *grids(report).flat_map { |heading, *lines| [*markdown_table(heading, lines), ""] },
        *report.notes.flat_map { |note| [note, ""] }]
     end

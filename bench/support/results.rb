@@ -30,16 +30,20 @@ module Bench
       own = text[/^## Ruby #{Regexp.escape(RUBY_VERSION)}\n.*?(?=^## |\z)/m] or
         raise "RESULTS.md has no section for Ruby #{RUBY_VERSION}: write all of them first"
       mended = reports.inject(own) do |section, (definition, report)|
-        title, *table = Printer.markdown(definition, report).join("\n").split(/(?<=\.)\n\n/, 2)
-        part = "#{title}\n\nBy itself: #{Time.now.utc.strftime("%Y-%m-%d")}, #{machine}.\n\n#{table.join}\n"
-        section.sub(/^### #{definition.name}\n.*?(?=^##|\z)/m) { part }
+        part = Printer.markdown(definition, report, "By itself: #{circumstances(machine)}").join("\n")
+        place = /^### #{definition.name}\n.*?(?=^##|\z)/m
+        raise "RESULTS.md has no #{definition.name} for Ruby #{RUBY_VERSION}: write all of them first" unless section.match?(place)
+
+        section.sub(place) { "#{part}\n" }
       end
       File.write(FILE, text.sub(own) { mended }.rstrip + "\n")
     end
 
+    def circumstances(machine) = "#{Time.now.utc.strftime("%Y-%m-%d")}, #{machine}."
+
     def section(reports, machine)
       protobuf = Gem::Specification.select { |gem| gem.name == "google-protobuf" }.map(&:version).max
-      lines = ["#{Time.now.utc.strftime("%Y-%m-%d")}, #{machine}.",
+      lines = [circumstances(machine),
                "ruby_memprofiler_pprof #{MemprofilerPprof::VERSION}, google-protobuf #{protobuf}, #{RUBY_PLATFORM}.", ""]
       reports.each { |definition, report| lines.concat(Printer.markdown(definition, report)) }
       lines.join("\n")

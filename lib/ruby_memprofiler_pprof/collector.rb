@@ -180,7 +180,7 @@ module MemprofilerPprof
     # @example What has been alive for three collections, by stack alone
     #   collector.flush(min_gc_age: 3, class_names: :off).write("leak.pb.gz")
     # @example For a receiver that expects Go's names, and for oneself
-    #   collector.flush(sample_types: %i[go memprofiler]) => go, own
+    #   go, own = collector.flush(sample_types: %i[go memprofiler])
     def flush(gc: false, min_gc_age: 0, sample_types: nil, class_names: nil)
       encode(true, gc, min_gc_age, sample_types, class_names)
     end
@@ -200,7 +200,7 @@ module MemprofilerPprof
     # @param threads [Symbol, nil] +:all+ or +:current+, for this run alone; nil: as the collector has it
     # @param gc [Boolean] see {#flush}: without it garbage that is not collected yet counts as retained
     # @param min_gc_age [Integer] see {#flush}
-    # @param sample_types [Symbol, nil] see {#flush}
+    # @param sample_types [Symbol, Array<Symbol>, nil] see {#flush}
     # @param class_names [Symbol, nil] see {#flush}
     # @return (see #flush)
     # @raise [StateError] if the collector is running: it goes on, the block is not called
