@@ -32,8 +32,8 @@ module Bench
       mended = reports.inject(own) do |section, (definition, report)|
         part = Printer.markdown(definition, report, "By itself: #{circumstances(machine)}").join("\n")
         place = /^### #{definition.name}\n.*?(?=^##|\z)/m
-        raise "RESULTS.md has no #{definition.name} for Ruby #{RUBY_VERSION}: write all of them first" unless section.match?(place)
-
+        section.match?(place) or
+          raise "RESULTS.md has no #{definition.name} for Ruby #{RUBY_VERSION}: write all of them first"
         section.sub(place) { "#{part}\n" }
       end
       File.write(FILE, text.sub(own) { mended }.rstrip + "\n")
