@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 RSpec.describe "burst mode" do
-  def bursts(**options) = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.1, **options)
+  def bursts(**options) = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.1, prelude: 0, **options)
 
   # Allocates for so many seconds of CPU time.
   def busy(seconds)
@@ -114,7 +114,7 @@ RSpec.describe "burst mode" do
   end
 
   it "estimates an interval around the value, however few windows there were and much they have missed" do
-    collector = bursts(overhead: 0.5)
+    collector = bursts(overhead: 0.5, prelude: 0)
     kept = []
     keep = -> { kept.concat(Array.new(200) { Object.new }) }
     collector.start!
@@ -125,11 +125,23 @@ RSpec.describe "burst mode" do
     collector.stop!
     types = read(datas.last).sample_types.map(&:first)
     results = datas.product([0.0, 0.5, 1.0], [/./, /no such/], types).map do |data, missed, pattern, type|
-      spread = data.instance_variable_get(:@spread).merge(allocated_unobserved: missed, retained_unobserved: missed)
+      spread = data.instance_variable_get(:@spread)
+      spread = spread.merge(%i[allocated retained].to_h { |kind| [kind, spread.fetch(kind).merge(unobserved: missed)] })
       MemprofilerPprof.const_get(:Estimator).new(data, 1.0, spread).estimate(pattern, type)
     end
     expect(results).to all(satisfy { |estimate| (0..estimate.value).cover?(estimate.low) && estimate.high >= estimate.value })
     expect(results).to all(have_attributes(standard_error: be >= 0))
+  end
+
+  it "knows that a part that is all of it is hardly less" do
+    collector = bursts(overhead: 0.5)
+    collector.start!
+    Array.new(200) { Object.new } until collector.stats[:burst][:windows] > 40
+    data = collector.flush
+    collector.stop!
+    estimate = data.estimate(/./, type: :allocations)
+    expect(estimate.value).to be_within(10).of(read(data).total("allocations"))
+    expect(estimate.low).to be > estimate.value * 0.6 # what was not observed is off it
   end
 
   it "estimates nothing with certainty from no window, or one" do
@@ -257,7 +269,7 @@ RSpec.describe "burst mode" do
   end
 
   it "serves several collectors from one timer, and each start is a run of its own" do
-    collectors = [bursts, MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.01), exact]
+    collectors = [bursts, bursts(overhead: 0.01), exact]
     collectors.each(&:start!)
     busy(0.4)
     windows = collectors.first(2).map { |collector| collector.stats[:burst][:windows] }
@@ -279,6 +291,151 @@ RSpec.describe "burst mode" do
     expect(collector.stats).to include(mode: :fixed, sample_rate: 0.01)
     expect(data.sample_rate).to eq 0.01
     expect(read(data).total("allocations")).to be_within(6_000).of(20_000)
+  end
+
+  describe "the prelude" do
+    it "makes a short program one at a fixed rate: its profile is known as well as there" do
+      collector = bursts(prelude: 60, seed: 1)
+      kept = []
+      collector.start!
+      def short_program(kept) = 20_000.times { (kept << Object.new) && "passing".dup }
+      short_program(kept)
+      stats = collector.stats
+      data = collector.flush(gc: true)
+      collector.stop!
+      expect(stats[:burst]).to include(in_prelude: true, windows: 0, ticks: 0, missed: 0.0)
+      expect(stats[:burst][:prelude_samples]).to be_within(150).of(stats[:allocations][:vm] * 0.01)
+      expect(stats[:burst][:estimated_allocations]).to be_within(1_000).of(stats[:allocations][:vm])
+      { allocations: 40_000, retained_objects: 20_000, retained_size: 800_000 }.each do |type, truth|
+        estimate = data.estimate(/short_program/, type: type)
+        expect(estimate.value).to be_within(6 * estimate.standard_error).of(truth)
+        expect(estimate.standard_error).to be_between(truth * 0.02, truth * 0.15)
+        expect(truth).to be_between(estimate.low - (3 * estimate.standard_error), estimate.high + (3 * estimate.standard_error))
+      end
+      expect(data.estimate(/no such/, type: :allocations)).to have_attributes(low: 0, high: be_between(200, 600))
+      expect(read(data).comments).to include(/\Amode: burst, 0 windows/, /\Aprelude: \d+ samples at a fixed rate of 0\.01\z/,
+                                             /\Aunobserved: at most 0\.\d\d % of allocations\z/)
+    end
+
+    it "goes over into bursts, and each part has its own scale" do
+      collector = bursts(prelude: 0.1, seed: 1)
+      def early = Array.new(200) { Object.new }
+      def late = Array.new(200) { Object.new }
+      n_early = n_late = 0
+      collector.start!
+      (early && n_early += 1) while collector.stats[:burst][:in_prelude]
+      (late && n_late += 1) while collector.stats[:burst][:windows] < 40
+      data = collector.flush
+      stats = collector.stats
+      collector.stop!
+      n = stats[:allocations][:vm] - stats[:allocations][:own]
+      expect(read(data).total("allocations")).to be_within(n * 0.01).of(n)
+      n_sampled = stats[:burst][:prelude_samples]
+      expect(n_sampled).to be > 50
+      { early: n_early, late: n_late }.each do |site, n_calls|
+        estimate = data.estimate(/\.#{site}\z/, type: :allocations)
+        expect(n_calls * 201).to be_between(estimate.low - (4 * estimate.standard_error), estimate.high + (4 * estimate.standard_error))
+      end
+      early_one = data.estimate(/\.early\z/, type: :allocations)
+      expect(early_one.standard_error).to be < early_one.value * 3 / Math.sqrt(n_sampled)
+      expect(read(data).comments).to include(/unobserved: at most .* after the prelude\z/)
+      expect(collector.snapshot.estimate(/\.early\z/, type: :allocations).value).to be_within(1).of(early_one.value)
+    end
+
+    it "leaves unknown what comes after it until there is a window" do
+      collector = bursts(prelude: 0.02)
+      collector.start!
+      200.times { Object.new } while collector.stats[:burst][:in_prelude]
+      stats = nil
+      (stats = collector.stats) && Array.new(2_000) { Object.new } while stats.nil? || stats[:burst][:windows].zero?
+      before = collector.snapshot
+      collector.stop!
+      estimate = before.estimate(/no such/, type: :allocations)
+      expect(estimate.high).to be > 2_000
+    end
+
+    it "is the last time that a hook is in for long" do
+      output = Child.run(<<~'RUBY')
+        collector = MemprofilerPprof::Collector.new(mode: :burst)
+        collector.start!
+        print collector.stats[:burst][:in_prelude], " "
+        burn(0.4)
+        before = collector.stats[:burst]
+        burn(0.4)
+        after = collector.stats[:burst]
+        print before[:in_prelude], " ", after[:prelude_samples] == before[:prelude_samples], " "
+        print after[:windows] > before[:windows]
+      RUBY
+      expect(output).to eq "true false true true"
+    end
+
+    it "ends in a fork, which has windows alone" do
+      output = Child.run(<<~'RUBY')
+        collector = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.5, prelude: 60)
+        collector.start!
+        10_000.times { Object.new }
+        pid = fork do
+          burn(0.3)
+          stats = collector.stats
+          balance = imbalance(collector)
+          collector.flush(gc: true)
+          print [stats[:burst].values_at(:in_prelude, :prelude_samples), stats[:burst][:windows] > 3, balance].inspect
+          $stdout.flush
+          exit!(0)
+        end
+        Process.wait(pid)
+        10_000.times { Object.new }
+        print $?.success?, collector.stats[:burst].values_at(:in_prelude, :windows).inspect, imbalance(collector)
+      RUBY
+      expect(output).to eq "[[false, 0], true, 0]true[true, 0]0"
+    end
+
+    it "is of each start, and no longer than the run" do
+      collector = bursts(prelude: 60)
+      2.times do
+        collector.start!
+        20_000.times { Object.new }
+        expect(collector.stats[:burst]).to include(in_prelude: true, prelude_samples: be_within(120).of(200))
+        collector.stop!
+        expect(collector.stats[:burst]).to include(in_prelude: false, prelude_samples: be_within(120).of(200))
+      end
+      20_000.times { Object.new }
+      expect(collector.stats[:burst][:prelude_samples]).to be_within(120).of(200)
+    end
+
+    it "goes on through collections, compaction, flushes and another's beginning" do
+      collector, other = bursts(prelude: 60), bursts(prelude: 0.02)
+      collector.start!
+      datas = Array.new(4) do
+        other.start!
+        GC.start
+        GC.compact if GC.respond_to?(:compact)
+        Array.new(20_000) { Object.new }
+        other.stop!
+        collector.flush
+      end
+      stats = collector.stats
+      collector.stop!
+      expect(stats[:burst]).to include(in_prelude: true, ticks: 0)
+      expect(stats[:allocations]).to include(other_ractor: 0, unseen: 0, hook_lost: 0)
+      totals = datas.map { |data| read(data).total("allocations") }
+      expect(totals.sum).to be_within(stats[:allocations][:vm] * 0.01).of(stats[:allocations][:vm] - stats[:allocations][:own])
+      expect(balance(collector).reduce(:-)).to eq 0
+    end
+
+    it "ends where a Ractor begins that no hook may see", if: RUBY_VERSION < "3.3" do
+      output = Child.run(<<~'RUBY', "-W0", at_once: true)
+        collector = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.5, prelude: 60)
+        collector.start!
+        10_000.times { Object.new }
+        take(Ractor.new { 1 })
+        burn(0.3)
+        stats = collector.stats
+        print stats[:burst][:in_prelude], " ", stats[:burst][:prelude_samples].between?(30, 300), " ", stats[:burst][:windows] > 3
+        print " ", imbalance(collector)
+      RUBY
+      expect(output).to eq "false true true 0"
+    end
   end
 
   describe "the signal" do
@@ -394,6 +551,8 @@ RSpec.describe "burst mode" do
     {
       { mode: :bursts } => [ArgumentError, /mode must be :fixed or :burst, not :bursts/],
       { mode: "burst" } => [TypeError, /mode must be :fixed or :burst, not "burst"/],
+      { mode: :burst, prelude: 60.1 } => [ArgumentError, /prelude must be .* from 0 to 60.*, not 60.1/],
+      { prelude: 1 } => [ArgumentError, /prelude: 1 does not go with mode: :fixed.*mode: :burst/],
       { mode: :burst, overhead: 0 } => [ArgumentError, /overhead must be .* above 0, up to 0.5.*, not 0/],
       { mode: :burst, overhead: 0.51 } => [ArgumentError, /overhead must be .*, not 0.51/],
       { mode: :burst, overhead: Float::NAN } => [ArgumentError, /overhead must be .*, not NaN/],
@@ -413,7 +572,7 @@ RSpec.describe "burst mode" do
 
     it "are told by the collector" do
       expect(MemprofilerPprof::Collector.new(mode: :burst, timer_signal: 40))
-        .to have_attributes(mode: :burst, overhead: 0.01, timer_signal: 40, sample_rate: nil)
+        .to have_attributes(mode: :burst, overhead: 0.01, prelude: 0.25, timer_signal: 40, sample_rate: nil)
       expect(MemprofilerPprof::Collector.new).to have_attributes(mode: :fixed, overhead: nil, sample_rate: 0.01)
     end
   end

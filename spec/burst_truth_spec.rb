@@ -23,7 +23,7 @@ RSpec.describe "truth under bursts", unless: Child.sanitized? do # instrumented,
 
   TruthWorkloads::ALL.each do |workload|
     it "holds: #{workload.name}" do
-      collector = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.3, seed: 5)
+      collector = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.3, prelude: 0, seed: 5)
       collector.start!
       counter = workload.run(1.5)
       data = collector.flush(gc: true)
@@ -58,7 +58,7 @@ RSpec.describe "truth under bursts", unless: Child.sanitized? do # instrumented,
   it "fails where all windows count alike, and holds for the same windows as they are weighed" do
     workload = TruthWorkloads::ALL.find { |candidate| candidate.name.start_with?("phases") }
     counter = counter_of_windows.new(workload.sites)
-    counter.collector = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.3, seed: 5)
+    counter.collector = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.3, prelude: 0, seed: 5)
     counter.collector.start!
     workload.body.call(counter, 1)
     data = counter.collector.flush

@@ -16,6 +16,7 @@ RSpec.describe "the options of a Collector" do
   allowed = {
     mode: %i[fixed burst],
     overhead: [nil, 1.0e-6, 0.5, Rational(1, 100)],
+    prelude: [nil, 0, 0.5, 60, Rational(1, 100)],
     timer_signal: [nil, 34, 64],
     sample_rate: [nil, 1.0e-6, 0.01, 1.0, 1, Rational(1, 3), Rational(1)],
     max_heap_samples: [1, 16_777_216],
@@ -29,10 +30,11 @@ RSpec.describe "the options of a Collector" do
     threads: %i[all current],
     seed: [nil, 0, 2**64 - 1]
   }
-  needs = { overhead: { mode: :burst }, timer_signal: { mode: :burst } }
+  needs = { overhead: { mode: :burst }, prelude: { mode: :burst }, timer_signal: { mode: :burst } }
   wrong_values = {
     mode: [:bursts, :none],
     overhead: [0, 0.0, -0.1, 0.5.next_float, 1, Rational(2, 3), Float::NAN, Float::INFINITY, 10**400],
+    prelude: [-0.1, -1, 60.0.next_float, 61, Rational(121, 2), Float::NAN, Float::INFINITY, 10**400],
     timer_signal: [0, 27, 33, 65, -1, 2**64],
     sample_rate: [0, 0.0, -0.0, -0.5, 1.0.next_float, 2, 9.9e-7, Rational(3, 2), Rational(1, 10_000_000), Float::NAN,
                   Float::INFINITY, -Float::INFINITY, 10**400, -(10**400)],
@@ -51,6 +53,7 @@ RSpec.describe "the options of a Collector" do
   strange = ["0.5", "all", [], {}, Object, Object.new, Complex(1, 0), BigDecimal("0.5"), hostile, loud]
   wrong_types = {
     overhead: [true, :half, *strange],
+    prelude: [true, false, :none, *strange],
     timer_signal: [true, 1.0, :USR1, *strange],
     sample_rate: [true, false, :half, *strange],
     seed: [true, 1.0, Rational(2), :random, *strange],
@@ -99,7 +102,7 @@ RSpec.describe "the options of a Collector" do
 
   it "defaults are those of the documentation" do
     expect(allowed.keys.to_h { |option| [option, make.public_send(option)] }).to eq(
-      mode: :fixed, overhead: nil, timer_signal: nil, sample_rate: 0.01,
+      mode: :fixed, overhead: nil, prelude: nil, timer_signal: nil, sample_rate: 0.01,
       max_heap_samples: 100_000, max_allocation_samples: 100_000, memory_limit: 67_108_864,
       max_stack_depth: 512, class_names: nil, sample_types: :memprofiler, raw_counts: false, liveness: :auto,
       threads: :all, seed: nil

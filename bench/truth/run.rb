@@ -48,7 +48,7 @@ end
 
 # @return [Array(Hash, Hash)] outcomes by type and site; what stats say of the bursts
 def run(workload, seed)
-  collector = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.05, seed: seed)
+  collector = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.05, prelude: 0, seed: seed)
   collector.start!
   counter = workload.run(SECONDS)
   data = collector.flush(gc: true)

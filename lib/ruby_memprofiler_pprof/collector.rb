@@ -26,13 +26,17 @@ module MemprofilerPprof
   class Collector
     DEFAULT_SAMPLE_RATE = 0.01
     DEFAULT_OVERHEAD = 0.01
-    private_constant :DEFAULT_SAMPLE_RATE, :DEFAULT_OVERHEAD
+    DEFAULT_PRELUDE = 0.25
+    private_constant :DEFAULT_SAMPLE_RATE, :DEFAULT_OVERHEAD, :DEFAULT_PRELUDE
 
     # @return [Symbol] how allocations are sampled, as asked for; stats tells what is done
     attr_reader :mode
 
     # @return [Float, nil] share of the process's CPU time that profiling may take, in burst mode
     attr_reader :overhead
+
+    # @return [Float, nil] seconds of CPU time from the start on that burst mode samples at a fixed rate
+    attr_reader :prelude
 
     # @return [Integer, nil] signal of the timer in burst mode, as asked for
     attr_reader :timer_signal
@@ -77,6 +81,9 @@ module MemprofilerPprof
     #   processes that run for hours). Where the system has no timer for it, a run in burst mode is fixed, with a warning
     # @param overhead [Float, Rational, nil] in burst mode, the share of the process's CPU time that profiling may take,
     #   above 0, up to 0.5; nil: 0.01
+    # @param prelude [Float, Integer, Rational, nil] in burst mode, the seconds of CPU time from the start on in which
+    #   allocations are sampled at a fixed rate of 0.01 instead, for what a program that ends soon is known by; 0 to 60;
+    #   nil: 0.25. What that costs comes on top of the overhead. A forked child has none
     # @param timer_signal [Integer, nil] in burst mode, the signal of the timer, a real-time one: 34 to 64; nil: one
     #   that nobody handles. All collectors in bursts share one timer, which the first to start chooses the signal of
     # @param sample_rate [Float, Integer, Rational, nil] probability with which an allocation is sampled, 1.0e-06 to 1;
@@ -103,11 +110,13 @@ module MemprofilerPprof
     # @param seed [Integer, nil] makes the choice of samples repeatable, 0 to 2**64 - 1; nil: a random one
     # @raise [ArgumentError] if a value is out of its range or an option unknown, or two do not go together
     # @raise [TypeError] if a value is of another type
-    def initialize(mode: :fixed, overhead: nil, timer_signal: nil, sample_rate: nil, max_heap_samples: 100_000,
-                   max_allocation_samples: 100_000, memory_limit: 64 * 1024 * 1024, max_stack_depth: 512,
-                   class_names: nil, sample_types: :memprofiler, raw_counts: false, liveness: :auto, threads: :all, seed: nil)
+    def initialize(mode: :fixed, overhead: nil, prelude: nil, timer_signal: nil, sample_rate: nil,
+                   max_heap_samples: 100_000, max_allocation_samples: 100_000, memory_limit: 64 * 1024 * 1024,
+                   max_stack_depth: 512, class_names: nil, sample_types: :memprofiler, raw_counts: false,
+                   liveness: :auto, threads: :all, seed: nil)
       Options.check(:mode, mode)
       Options.check(:overhead, overhead)
+      Options.check(:prelude, prelude)
       Options.check(:timer_signal, timer_signal)
       Options.check(:sample_rate, sample_rate)
       Options.check(:max_heap_samples, max_heap_samples)
@@ -120,14 +129,16 @@ module MemprofilerPprof
       Options.check(:liveness, liveness)
       Options.check(:threads, threads)
       Options.check(:seed, seed)
-      Options.check_mode(mode, overhead: overhead, timer_signal: timer_signal, sample_rate: sample_rate,
-                               raw_counts: raw_counts)
+      Options.check_mode(mode, overhead: overhead, prelude: prelude, timer_signal: timer_signal,
+                               sample_rate: sample_rate, raw_counts: raw_counts)
       overhead = (overhead || DEFAULT_OVERHEAD).to_f if mode == :burst
+      prelude = (prelude || DEFAULT_PRELUDE).to_f if mode == :burst
       sample_rate = (sample_rate || DEFAULT_SAMPLE_RATE).to_f if mode == :fixed
       initialize_native(sample_rate || DEFAULT_SAMPLE_RATE, max_heap_samples, max_allocation_samples, memory_limit,
-                        max_stack_depth, raw_counts, liveness, seed, overhead, timer_signal)
+                        max_stack_depth, raw_counts, liveness, seed, overhead, prelude, timer_signal)
       @mode = mode
       @overhead = overhead
+      @prelude = prelude
       @timer_signal = timer_signal
       @sample_rate = sample_rate
       @max_heap_samples = max_heap_samples

@@ -5,7 +5,8 @@ require_relative "estimate"
 
 module MemprofilerPprof
   # How estimates come out of one profile. Samples of fixed mode are independent of each other, so their number says how
-  # well a sum is known; those of burst mode come in windows, so it is the spread between groups of windows.
+  # well a sum is known; those of burst mode come in windows, so it is the spread between groups of windows; but for those
+  # of its prelude.
   # @api private
   class Estimator
     # @param data [ProfileData]
@@ -32,7 +33,7 @@ module MemprofilerPprof
       end
 
       samples = @profile.samples.select { |sample| matches?(sample, pattern) }
-      numbers = @spread ? of_windows(samples, types, index) : of_draws(samples, types, index)
+      numbers = @spread ? of_bursts(samples, types, index) : of_draws(samples, types, index)
       value, standard_error, low, high = numbers
       Estimate.new(value: value, standard_error: standard_error, low: low, high: high,
                    unit: @profile.sample_types[index].last)
@@ -42,22 +43,46 @@ module MemprofilerPprof
 
     def matches?(sample, pattern) = sample.stack.any? { |frame| pattern.match?(frame.name) }
 
-    def of_windows(samples, types, index)
-      kind = index < 2 ? :allocated : :retained
-      whole = @spread.fetch(kind)
-      return [0.0, Float::INFINITY, 0.0, Float::INFINITY] if whole.sum.zero?
+    # Windows and the prelude are told apart by the group of a sample; (dropped) and (evicted) have none.
+    def of_bursts(samples, types, index)
+      spread = @spread.fetch(index < 2 ? :allocated : :retained)
+      early, late = samples.select { |sample| sample.labels["group"] }
+                           .partition { |sample| sample.labels["group"] == @spread.fetch(:prelude_group) }
+      parts = []
+      parts << of_windows(late, types, index, spread) if spread.fetch(:groups).sum.positive?
+      parts << of_prelude(early, types, index, spread) if spread.fetch(:prelude).positive?
+      return [0.0, Float::INFINITY, 0.0, Float::INFINITY] if parts.empty?
 
-      part = Array.new(whole.size, 0.0)
+      parts.inject { |left, right| MemprofilerPprof.__send__(:add_estimates_native, left, right) }
+    end
+
+    def of_windows(samples, types, index, spread)
+      whole = spread.fetch(:groups)
       unit = index.even? ? 1.0 : mean_size(types, index) # so that part and whole are of one size
-      samples.each do |sample|
-        group = sample.labels["group"] # (dropped) and (evicted) have none
-        part[group] += sample.values.fetch(types[index]) / unit if group
-      end
-      unobserved = @spread.fetch(:"#{kind}_unobserved")
-      numbers = MemprofilerPprof.__send__(:estimate_part_native, part, whole, @spread.fetch(:"#{kind}_windows"),
-                                          kind == :retained ? 0.0 : unobserved, index.even?)
+      part = sums_by_group(samples, types[index], whole).map { |sum| sum / unit }
+      unobserved = spread.fetch(:unobserved)
+      numbers = MemprofilerPprof.__send__(:estimate_part_native, part, whole, spread.fetch(:windows),
+                                          index < 2 ? unobserved : 0.0, index.even?)
       numbers = numbers.map { |number| number * whole.sum * unit }
-      kind == :retained ? widen(numbers, unobserved, @profile.total(types[index])) : numbers
+      index < 2 ? numbers : widen(numbers, unobserved, @profile.total(types[index]))
+    end
+
+    # The values of a profile are rounded: what differs from the whole by no more than that is all of it.
+    def sums_by_group(samples, type, whole)
+      groups = samples.group_by { |sample| sample.labels["group"] }
+      whole.each_with_index.map do |limit, group|
+        values = groups.fetch(group, []).map { |sample| sample.values.fetch(type) }
+        (limit - values.sum).abs <= values.size ? limit : values.sum.to_f
+      end
+    end
+
+    # As in fixed mode, but what the samples stand for is known.
+    def of_prelude(samples, types, index, spread)
+      rate = @spread.fetch(:prelude_rate) * (index < 2 ? 1.0 : @live_thinning)
+      numbers = sum_of_draws(samples, types, index, spread.fetch(:prelude_factor) * (1 - rate) / rate)
+      return numbers if spread.fetch(:groups).sum.positive?
+
+      widen(numbers, spread.fetch(:unobserved), @profile.total(types[index]))
     end
 
     # Of what no window has seen as large a share is retained as of the rest, and all of that may be the part's.
@@ -71,13 +96,17 @@ module MemprofilerPprof
       count.positive? && bytes.positive? ? bytes.to_f / count : 1.0
     end
 
-    # Each sample stands for 1 / rate objects: a sum over them varies by the sum of (1 - rate) / rate² × size². A live one
-    # that thinning might have let go stands for more.
+    # A live sample that thinning might have let go stands for more.
     def of_draws(samples, types, index)
+      rate = index < 2 ? @sample_rate : @sample_rate * @live_thinning
+      sum_of_draws(samples, types, index, (1 - rate) / rate)
+    end
+
+    # Each sample stands for 1 / rate objects: a sum over them varies by the sum of (1 - rate) / rate² × size².
+    # @param scale [Float] (1 - rate) / rate
+    def sum_of_draws(samples, types, index, scale)
       count_type = types[index - index % 2]
       sum = variance = 0.0
-      rate = index < 2 ? @sample_rate : @sample_rate * @live_thinning
-      scale = (1 - rate) / rate
       samples.each do |sample|
         value = sample.values.fetch(types[index])
         sum += value

@@ -22,6 +22,8 @@ module MemprofilerPprof
                     allowed: "a Float, Integer or Rational from #{MIN_SAMPLE_RATE} to 1")
     share = Rule.new(types: [Float, Integer, Rational], test: ->(value) { value > 0 && value <= 0.5 },
                      allowed: "a Float or Rational above 0, up to 0.5")
+    seconds = Rule.new(types: [Float, Integer, Rational], test: (0..60).method(:cover?),
+                       allowed: "a Float, Integer or Rational from 0 to 60")
     optional = lambda do |rule, meaning|
       Rule.new(types: [*rule.types, NilClass], test: ->(value) { value.nil? || rule.test.call(value) },
                allowed: "#{rule.allowed}, or nil (#{meaning})")
@@ -30,6 +32,7 @@ module MemprofilerPprof
     RULES = {
       mode: one_of.(:fixed, :burst),
       overhead: optional.(share, "0.01 with mode: :burst"),
+      prelude: optional.(seconds, "0.25 with mode: :burst"),
       timer_signal: optional.(integer.(34..64), "a real-time signal that nobody handles"),
       sample_rate: optional.(rate, "0.01"),
       max_heap_samples: integer.(1..16_777_216),
@@ -66,9 +69,10 @@ module MemprofilerPprof
       # What belongs to one mode alone.
       # @return [void]
       # @raise [ArgumentError] naming both of what does not go together
-      def check_mode(mode, overhead:, timer_signal:, sample_rate:, raw_counts:)
+      def check_mode(mode, overhead:, prelude:, timer_signal:, sample_rate:, raw_counts:)
         if mode == :fixed
           refuse("overhead", overhead, "mode: :fixed, which follows sample_rate (pass mode: :burst)") if overhead
+          refuse("prelude", prelude, "mode: :fixed (pass mode: :burst)") if prelude
           refuse("timer_signal", timer_signal, "mode: :fixed (pass mode: :burst)") if timer_signal
           return
         end

@@ -105,7 +105,7 @@ RSpec.describe "objects" do
 
   it "die as they would: finalizers run, and nothing is kept" do
     output = Child.run(<<~'RUBY')
-      kinds = [*%i[free_hook weak_map none].map { |way| { sample_rate: 1, liveness: way } }, { mode: :burst, overhead: 0.5 }]
+      kinds = [*%i[free_hook weak_map none].map { |way| { sample_rate: 1, liveness: way } }, { mode: :burst, overhead: 0.5, prelude: 0.02 }]
       results = kinds.map do |options|
         collector = MemprofilerPprof::Collector.new(**options)
         collector.start!

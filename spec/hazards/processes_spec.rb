@@ -6,7 +6,7 @@ RSpec.describe "processes" do
   modes = {
     "fixed" => "MemprofilerPprof::Collector.new(sample_rate: 0.5, liveness: :weak_map)",
     "exact" => "exact",
-    "burst" => "MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.5)"
+    "burst" => "MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.5, prelude: 0.02)"
   }
 
   modes.each do |mode, collector|

@@ -333,7 +333,7 @@ end
 
 [
   *Collecting::KINDS.select(&:exact?),
-  Collecting::Kind.new("bursts, weak_map", { mode: :burst, overhead: 0.3, liveness: :weak_map })
+  Collecting::Kind.new("bursts, weak_map", { mode: :burst, overhead: 0.3, prelude: 0.02, liveness: :weak_map })
 ].each do |kind|
   RSpec.describe "Ractors beside the main one (#{kind.name})" do
     include_examples "Ractors beside the main one", kind

@@ -5,7 +5,7 @@
 RSpec.describe "scarcity" do
   kinds = Collecting::BACK_ENDS.flat_map do |liveness|
     [["exact, #{liveness}", "sample_rate: 1, liveness: :#{liveness}"],
-     ["burst, #{liveness}", "mode: :burst, overhead: 0.5, liveness: :#{liveness}"]]
+     ["burst, #{liveness}", "mode: :burst, overhead: 0.5, prelude: 0.02, liveness: :#{liveness}"]]
   end
 
   # Of the child processes: BURST, OPTIONS and what they share.

@@ -14,7 +14,7 @@ RSpec.describe "other tools" do
                    "$coverage.is_a?(Hash)"],
     "another collector" => ["$other = MemprofilerPprof::Collector.new(sample_rate: 0.3, liveness: :free_hook); $other.start!",
                             "$other.stop!", "$other.stats[:allocations][:unseen] == 0"],
-    "a collector in bursts" => ["$burst = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.3); $burst.start!",
+    "a collector in bursts" => ["$burst = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.3, prelude: 0.02); $burst.start!",
                                 "$burst.stop!", "true"],
     "GC::Profiler" => ["GC::Profiler.enable", "GC::Profiler.disable", "true"],
     "GC.stress" => ["GC.stress = true", "GC.stress = false", "true"],

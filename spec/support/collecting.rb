@@ -23,7 +23,7 @@ module Collecting
   # Both modes, and in the exact one each back end.
   KINDS = [
     *BACK_ENDS.map { |liveness| Kind.new("exact, #{liveness}", { sample_rate: 1, liveness: liveness }) },
-    Kind.new("bursts", { mode: :burst, overhead: 0.5 })
+    Kind.new("bursts", { mode: :burst, overhead: 0.5, prelude: 0.02 })
   ].freeze
 
   # Runs the block while a collector does: once, in bursts until windows have opened.

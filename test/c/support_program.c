@@ -144,6 +144,8 @@ support_host_new(const support_run_t *run)
 
     mpp_clock_t clock = {read_now, read_cpu, host};
     mpp_burst_init(&host->burst, &host->run.config, &clock);
+    host->hooked = run->prelude_ns > 0;
+    if (host->hooked) mpp_burst_begin_prelude(&host->burst, run->prelude_ns);
     set_timer(host);
     return host;
 }
@@ -174,6 +176,12 @@ run_job(support_host_t *host)
     uint64_t late_ns = host->cpu_ns - host->fired_ns;
     host->pending = false;
     work(host, SIGNAL_NS);
+    if (host->burst.phase == MPP_BURST_PRELUDE) {
+        host->hooked = false;
+        mpp_burst_end_prelude(&host->burst, host->cpu_ns, host->n_allocations);
+        set_timer(host);
+        return;
+    }
     host->opened_cpu_ns = host->cpu_ns;
     if (host->run.observer == SUPPORT_FROM_SAFE_POINT) late_ns = 0;
     host->hooked = mpp_burst_open(&host->burst, host->cpu_ns, late_ns, host->pending_in_gc);

@@ -46,15 +46,15 @@ typedef struct {
     uint32_t capture_ns;
     uint64_t flush_every_ns, flush_ns; /* CPU time; 0: never */
     const uint64_t *n_kept;            /* by site, how many objects live: those it has allocated last. NULL: none */
-    uint64_t program_ns;
+    uint64_t prelude_ns, program_ns;
     uint64_t seed;
 } support_run_t;
 
 typedef struct {
     double n_allocated[SUPPORT_N_SITES];                   /* the truth */
-    double weight[SUPPORT_N_SITES][MPP_N_GROUPS];          /* of samples, in allocations */
+    double weight[SUPPORT_N_SITES][MPP_N_ORIGINS];         /* of samples, in allocations */
     double n_retained[SUPPORT_N_SITES];                    /* the truth of what lives */
-    double retained_weight[SUPPORT_N_SITES][MPP_N_GROUPS]; /* of samples that do */
+    double retained_weight[SUPPORT_N_SITES][MPP_N_ORIGINS]; /* of samples that do */
     mpp_burst_totals_t totals;
     uint64_t own_ns, cpu_ns;            /* true CPU time: of profiling, of everything */
     uint64_t mean_interval_ns, lead_ns; /* at the end */

@@ -695,6 +695,92 @@ test_the_rate_told_is_that_of_an_allocation(void **state)
     assert_true(fabs(mpp_burst_sample_rate(&burst) - expected) < 1e-6 * expected);
 }
 
+/* The prelude. */
+
+enum { PRELUDE_NS = 50000000 };
+
+/* So many allocations, each of which passes or is a sample. Gives the samples. */
+static unsigned
+allocate_in_prelude(unsigned n)
+{
+    unsigned n_samples = 0;
+    for (unsigned i = 0; i < n; i++) {
+        if (allocate_after(100) == MPP_BURST_PASS) continue;
+        assert_true(burst.weight == mpp_weight_of(1 / MPP_PRELUDE_RATE));
+        assert_int_equal(burst.group, MPP_PRELUDE);
+        n_samples++;
+    }
+    return n_samples;
+}
+
+static void
+test_the_prelude_samples_each_alike(void **state)
+{
+    (void)state;
+    mpp_burst_begin_prelude(&burst, PRELUDE_NS);
+    assert_int_equal(mpp_burst_due(&burst), PRELUDE_NS);
+    unsigned n_samples = allocate_in_prelude(1000000);
+    assert_in_range(n_samples, 9500, 10500);
+    assert_int_equal(mpp_burst_told(&burst), 1000000);
+    assert_int_equal(script.n_cpu_reads, 0);
+    mpp_burst_end_prelude(&burst, PRELUDE_NS, 1000000);
+    assert_int_equal(totals()->n_prelude_samples, n_samples);
+    assert_int_equal(totals()->n_prelude_events, 1000000);
+    assert_int_equal(totals()->n_events, 1000000);
+    assert_true(totals()->event_weight == (mpp_sum_t)1000000 << MPP_WEIGHT_BITS);
+    assert_int_equal(totals()->n_ticks + totals()->n_windows + totals()->missed_ns, 0);
+}
+
+/* Until the last sample, while it lasts. */
+static void
+test_the_prelude_is_counted_as_it_goes(void **state)
+{
+    (void)state;
+    mpp_burst_begin_prelude(&burst, PRELUDE_NS);
+    (void)allocate_in_prelude(100000);
+    assert_in_range(totals()->n_prelude_events, 97000, 100000);
+    assert_true(totals()->event_weight == (mpp_sum_t)totals()->n_prelude_events << MPP_WEIGHT_BITS);
+}
+
+static void
+test_windows_come_after_the_prelude(void **state)
+{
+    (void)state;
+    mpp_burst_begin_prelude(&burst, PRELUDE_NS);
+    (void)allocate_in_prelude(1000);
+    mpp_burst_close(&burst); /* is for windows */
+    (void)allocate_in_prelude(1000);
+    mpp_burst_end_prelude(&burst, PRELUDE_NS + 7, 2000);
+    assert_int_equal(allocate_after(100), MPP_BURST_CLOSE);
+    assert_in_range(mpp_burst_due(&burst), PRELUDE_NS + 7 + TIMER, PRELUDE_NS + 40 * MIN_INTERVAL);
+    run_window(100);
+    assert_int_equal(totals()->n_windows, 1);
+    assert_int_equal(burst.group, 0);
+    assert_int_equal(totals()->n_prelude_events, 2000);
+    mpp_burst_end_prelude(&burst, 2 * PRELUDE_NS, 0); /* there is none any more */
+    assert_int_equal(totals()->n_prelude_events, 2000);
+}
+
+/* Nor does it teach what an event costs. */
+static void
+test_the_prelude_is_apart_from_the_budget(void **state)
+{
+    (void)state;
+    set_up(&paced);
+    uint64_t before_ns = mpp_burst_mean_interval(&burst);
+    mpp_burst_begin_prelude(&burst, PRELUDE_NS);
+    (void)allocate_in_prelude(100000);
+    mpp_burst_captured(&burst, 30000000);
+    mpp_burst_end_prelude(&burst, PRELUDE_NS, 100000);
+    assert_int_equal(totals()->spent_ns, 30000000 + 100000 * HOOK);
+    assert_int_equal(totals()->cpu_ns, PRELUDE_NS);
+    assert_true(open_late(0));
+    mpp_burst_calibrate(&burst, 100000);
+    assert_int_equal(mpp_burst_mean_interval(&burst), before_ns);
+    assert_true(burst.passed_allocations == 0);
+    assert_true(burst.passed_ns <= (double)(totals()->cpu_ns - PRELUDE_NS));
+}
+
 int
 main(void)
 {
@@ -736,6 +822,10 @@ main(void)
         TEST(a_tick_passed_over_leaves_the_open_window_alone),
         TEST(a_program_may_stop_allocating_for_days),
         TEST(the_rate_told_is_that_of_an_allocation),
+        TEST(the_prelude_samples_each_alike),
+        TEST(the_prelude_is_counted_as_it_goes),
+        TEST(windows_come_after_the_prelude),
+        TEST(the_prelude_is_apart_from_the_budget),
     };
 #undef TEST
     return cmocka_run_group_tests_name("burst", tests, NULL, NULL);

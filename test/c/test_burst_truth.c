@@ -7,6 +7,7 @@
 #include "support.h"
 
 #include "estimate.h"
+#include "scale.h"
 #include "support_program.h"
 
 #include <math.h>
@@ -226,6 +227,17 @@ mixed(support_random_t *random, uint64_t i, uint64_t time_ns, support_stretch_t 
     }
 }
 
+/* Pieces of some hundred allocations of one site, among them native calls. */
+static void
+shuffled_calls(support_random_t *random, uint64_t i, uint64_t time_ns, support_stretch_t *stretch)
+{
+    (void)i, (void)time_ns;
+    static const uint8_t sites[8] = {0, 0, 0, 1, 1, 2, 3, 4};
+    uint8_t site = sites[support_below(random, 8)];
+    allocate(stretch, ONLY(site), 50 + support_below(random, 400), 100 + 100u * site);
+    stretch->native = site % 2;
+}
+
 /* Statistics over runs. */
 
 enum { N_RUNS = 100 };
@@ -243,6 +255,7 @@ typedef struct {
     double allowance; /* besides ALLOWANCE */
     uint32_t hook_ns;
     const uint64_t *n_kept;
+    uint64_t prelude_ns;
 } kind_t;
 
 /* A read of the clock every 16 events comes on top. */
@@ -279,38 +292,77 @@ add_estimate(findings_t *findings, unsigned i, mpp_estimate_t estimate, double t
     findings->n_covered[i] += estimate.low <= truth && truth <= estimate.high;
 }
 
-/* By what is told for each allocation, of which there were n. */
-static void
-add_retained(findings_t *findings, const support_outcome_t *outcome, const double *whole, double n)
+static mpp_scale_t
+scale_of(const support_outcome_t *outcome)
 {
-    uint64_t n_windows = outcome->totals.n_windows;
-    double n_retained = sum(outcome->n_retained, SUPPORT_N_SITES), bytes[MPP_N_GROUPS] = {0}, n_bytes = 0;
+    const mpp_burst_totals_t *totals = &outcome->totals;
+    mpp_scale_t scale = {
+        .allocated = (uint64_t)sum(outcome->n_allocated, SUPPORT_N_SITES),
+        .n_windows = totals->n_windows,
+        .n_prelude_samples = totals->n_prelude_samples,
+        .n_prelude_events = totals->n_prelude_events,
+        .event_weight = totals->event_weight,
+        .missed_ns = totals->missed_ns,
+    };
     for (unsigned site = 0; site < SUPPORT_N_SITES; site++) {
-        mpp_estimate_t estimate = mpp_estimate_share(outcome->retained_weight[site], whole, n_windows, 0);
-        add_estimate(findings, RETAINED + site, estimate, outcome->n_retained[site] / n, n_retained / n);
-        n_bytes += outcome->n_retained[site] * bytes_of_site[site];
-        for (unsigned i = 0; i < MPP_N_GROUPS; i++) bytes[i] += outcome->retained_weight[site][i] * bytes_of_site[site];
+        for (unsigned i = 0; i < MPP_N_ORIGINS; i++) {
+            scale.weight[i] += (mpp_sum_t)(outcome->weight[site][i] * (double)MPP_WEIGHT_ONE);
+        }
     }
-    mpp_estimate_t estimate = mpp_estimate_ratio(bytes, whole, n_windows, 0);
-    add_estimate(findings, RETAINED_BYTES, estimate, n_bytes / n, n_bytes / n);
+    return scale;
+}
+
+/* As the host does it: what windows stand for and what the prelude's samples do, added. Of a part with that many `units` (1,
+ * or bytes) an object. By what is told for each allocation. */
+static mpp_estimate_t
+estimate(const double *part, const mpp_scale_t *scale, double units, bool is_share)
+{
+    mpp_factors_t factors = mpp_scale_factors(scale);
+    double n = (double)mpp_scale_seen(scale), late = mpp_scale_in_windows(scale) / n, whole[MPP_N_GROUPS];
+    double unobserved = mpp_scale_unobserved(scale);
+    double each = factors.prelude * units * (1 - MPP_PRELUDE_RATE) / MPP_PRELUDE_RATE / n;
+    double early = part[MPP_PRELUDE] * factors.prelude / n;
+    mpp_estimate_t of_prelude = mpp_estimate_sum(early, early * each, each), of_windows;
+    for (unsigned i = 0; i < MPP_N_GROUPS; i++) whole[i] = (double)scale->weight[i] / (double)MPP_WEIGHT_ONE;
+    of_windows = is_share ? mpp_estimate_share(part, whole, scale->n_windows, unobserved)
+                          : mpp_estimate_ratio(part, whole, scale->n_windows, 0);
+    of_windows.share *= late;
+    of_windows.standard_error *= late;
+    of_windows.low *= late;
+    of_windows.high *= late;
+    if (scale->n_prelude_samples == 0) return of_windows;
+    if (late > 0) return mpp_estimate_add(of_windows, of_prelude);
+    of_prelude.low *= 1 - unobserved;
+    of_prelude.high = of_prelude.high * (1 - unobserved) + unobserved;
+    return of_prelude;
+}
+
+/* By what is told for each allocation. */
+static void
+add_retained(findings_t *findings, const support_outcome_t *outcome, const mpp_scale_t *scale)
+{
+    double n = (double)scale->allocated;
+    double n_retained = sum(outcome->n_retained, SUPPORT_N_SITES), bytes[MPP_N_ORIGINS] = {0}, n_bytes = 0;
+    for (unsigned site = 0; site < SUPPORT_N_SITES; site++) {
+        mpp_estimate_t found = estimate(outcome->retained_weight[site], scale, 1, true);
+        add_estimate(findings, RETAINED + site, found, outcome->n_retained[site] / n, n_retained / n);
+        n_bytes += outcome->n_retained[site] * bytes_of_site[site];
+        for (unsigned i = 0; i < MPP_N_ORIGINS; i++) bytes[i] += outcome->retained_weight[site][i] * bytes_of_site[site];
+    }
+    mpp_estimate_t found = estimate(bytes, scale, n_bytes / n_retained, false);
+    add_estimate(findings, RETAINED_BYTES, found, n_bytes / n, n_bytes / n);
 }
 
 static void
 add_run(findings_t *findings, const support_outcome_t *outcome)
 {
-    const mpp_burst_totals_t *totals = &outcome->totals;
-    double n = sum(outcome->n_allocated, SUPPORT_N_SITES), whole[MPP_N_GROUPS] = {0};
-    double event_weight = (double)totals->event_weight / (double)MPP_WEIGHT_ONE;
+    mpp_scale_t scale = scale_of(outcome);
+    double n = (double)scale.allocated;
     for (unsigned site = 0; site < SUPPORT_N_SITES; site++) {
-        for (unsigned i = 0; i < MPP_N_GROUPS; i++) whole[i] += outcome->weight[site][i];
+        add_estimate(findings, site, estimate(outcome->weight[site], &scale, 1, true), outcome->n_allocated[site] / n, 1);
     }
-    double unobserved = mpp_estimate_unobserved(n, event_weight, (double)totals->missed_ns, whole);
-    for (unsigned site = 0; site < SUPPORT_N_SITES; site++) {
-        mpp_estimate_t estimate = mpp_estimate_share(outcome->weight[site], whole, totals->n_windows, unobserved);
-        add_estimate(findings, site, estimate, outcome->n_allocated[site] / n, 1);
-    }
-    if (findings->n_estimates > RETAINED) add_retained(findings, outcome, whole, n);
-    findings->scale += event_weight / n / N_RUNS;
+    if (findings->n_estimates > RETAINED) add_retained(findings, outcome, &scale);
+    findings->scale += (double)scale.event_weight / (double)MPP_WEIGHT_ONE / n / N_RUNS;
 }
 
 static findings_t
@@ -325,6 +377,7 @@ try_program(const kind_t *kind, support_observer_t observer)
                              .capture_ns = 2000,
                              .program_ns = (uint64_t)(kind->seconds * 1e9),
                              .n_kept = kind->n_kept,
+                             .prelude_ns = kind->prelude_ns,
                              .seed = seed};
         support_outcome_t outcome;
         support_run_program(&run, &outcome);
@@ -385,7 +438,7 @@ static void
 test_windows_of_so_many_allocations_are_refused(void **state)
 {
     (void)state;
-    const kind_t kind = {"counted windows", phases, 2, 0, HOOK_AS_ASSUMED, NULL};
+    const kind_t kind = {"counted windows", phases, 2, 0, HOOK_AS_ASSUMED, NULL, 0};
     findings_t findings = try_program(&kind, SUPPORT_COUNTED_WINDOWS);
     if (getenv("MPP_PRINT")) print(&kind, &findings);
     assert_false(is_unbiased(&findings, 0.01));
@@ -397,7 +450,7 @@ static void
 test_a_wrong_cost_of_events_is_refused(void **state)
 {
     (void)state;
-    const kind_t kind = {"uncalibrated", phases, 3, 0, MUCH_DEARER_HOOK, NULL};
+    const kind_t kind = {"uncalibrated", phases, 3, 0, MUCH_DEARER_HOOK, NULL, 0};
     findings_t findings = try_program(&kind, SUPPORT_UNCALIBRATED);
     if (getenv("MPP_PRINT")) print(&kind, &findings);
     assert_false(is_unbiased(&findings, 0.01));
@@ -407,7 +460,7 @@ static void
 test_windows_from_the_safe_point_on_are_refused(void **state)
 {
     (void)state;
-    const kind_t kind = {"windows from the safe point on", long_native_calls, 2, 0, HOOK_AS_ASSUMED, NULL};
+    const kind_t kind = {"windows from the safe point on", long_native_calls, 2, 0, HOOK_AS_ASSUMED, NULL, 0};
     findings_t findings = try_program(&kind, SUPPORT_FROM_SAFE_POINT);
     if (getenv("MPP_PRINT")) print(&kind, &findings);
     assert_false(is_unbiased(&findings, 0.01));
@@ -463,6 +516,7 @@ mean_interval(const support_host_t *host)
 }
 
 #define SECOND UINT64_C(1000000000)
+#define MILLISECOND UINT64_C(1000000)
 #define BUDGET 0.01
 
 /* Events are dearer than assumed. */
@@ -583,23 +637,28 @@ int
 main(void)
 {
     static kind_t kinds[] = {
-        {"interleaved", interleaved, 3, 0, HOOK_AS_ASSUMED, NULL},
-        {"every seventh", every_seventh, 3, 0, HOOK_AS_ASSUMED, NULL},
-        {"every sixteenth", every_sixteenth, 3, 0, HOOK_AS_ASSUMED, NULL},
-        {"phases", phases, 3, 0, HOOK_AS_ASSUMED, NULL},
-        {"phases, events dearer than assumed", phases, 3, 0.005, DEARER_HOOK, NULL},
-        {"phases, events four times as dear", phases, 12, 0.008, MUCH_DEARER_HOOK, NULL},
-        {"in step", in_step, 3, 0, HOOK_AS_ASSUMED, NULL},
-        {"sleeping", sleeping, 3, 0, HOOK_AS_ASSUMED, NULL},
-        {"threads", threads, 3, 0, HOOK_AS_ASSUMED, NULL},
-        {"native calls", native_calls, 4, 0.01, HOOK_AS_ASSUMED, NULL}, /* the lead has to be learnt first */
-        {"long native calls", long_native_calls, 4, 0.01, HOOK_AS_ASSUMED, NULL},
-        {"huge native calls", huge_native_calls, 3, 1, HOOK_AS_ASSUMED, NULL}, /* only the interval is right */
-        {"rare", rare, 20, 0, HOOK_AS_ASSUMED, NULL},
-        {"collecting", collecting, 4, 0, HOOK_AS_ASSUMED, NULL},
-        {"mixed", mixed, 3, 0, HOOK_AS_ASSUMED, NULL},
-        {"young garbage beside a growing heap", growing, 4, 0, HOOK_AS_ASSUMED, kept_while_growing},
-        {"retained memory in steady state", steady, 3, 0, HOOK_AS_ASSUMED, kept_in_steady_state},
+        {"interleaved", interleaved, 3, 0, HOOK_AS_ASSUMED, NULL, 0},
+        {"every seventh", every_seventh, 3, 0, HOOK_AS_ASSUMED, NULL, 0},
+        {"every sixteenth", every_sixteenth, 3, 0, HOOK_AS_ASSUMED, NULL, 0},
+        {"phases", phases, 3, 0, HOOK_AS_ASSUMED, NULL, 0},
+        {"phases, events dearer than assumed", phases, 3, 0.005, DEARER_HOOK, NULL, 0},
+        {"phases, events four times as dear", phases, 12, 0.008, MUCH_DEARER_HOOK, NULL, 0},
+        {"in step", in_step, 3, 0, HOOK_AS_ASSUMED, NULL, 0},
+        {"sleeping", sleeping, 3, 0, HOOK_AS_ASSUMED, NULL, 0},
+        {"threads", threads, 3, 0, HOOK_AS_ASSUMED, NULL, 0},
+        {"native calls", native_calls, 4, 0.01, HOOK_AS_ASSUMED, NULL, 0}, /* the lead has to be learnt first */
+        {"long native calls", long_native_calls, 4, 0.01, HOOK_AS_ASSUMED, NULL, 0},
+        {"huge native calls", huge_native_calls, 3, 1, HOOK_AS_ASSUMED, NULL, 0}, /* only the interval is right */
+        {"rare", rare, 20, 0, HOOK_AS_ASSUMED, NULL, 0},
+        {"collecting", collecting, 4, 0, HOOK_AS_ASSUMED, NULL, 0},
+        {"mixed", mixed, 3, 0, HOOK_AS_ASSUMED, NULL, 0},
+        {"young garbage beside a growing heap", growing, 4, 0, HOOK_AS_ASSUMED, kept_while_growing, 0},
+        {"retained memory in steady state", steady, 3, 0, HOOK_AS_ASSUMED, kept_in_steady_state, 0},
+        {"a short program, all of it prelude", shuffled_calls, 0.04, 0, HOOK_AS_ASSUMED, NULL, 60 * MILLISECOND},
+        {"a prelude, then hardly a window", mixed, 0.08, 0.03, HOOK_AS_ASSUMED, NULL, 60 * MILLISECOND},
+        {"a prelude, then a few windows", mixed, 0.15, 0.03, HOOK_AS_ASSUMED, NULL, 60 * MILLISECOND},
+        {"phases after a prelude", phases, 0.5, 0.01, HOOK_AS_ASSUMED, NULL, 60 * MILLISECOND},
+        {"retained memory after a prelude", steady, 1, 0, HOOK_AS_ASSUMED, kept_in_steady_state, 60 * MILLISECOND},
     };
     const struct CMUnitTest others[] = {
         cmocka_unit_test(test_windows_of_so_many_allocations_are_refused),

@@ -162,6 +162,19 @@ test_what_was_not_observed_is_bounded(void **state)
     assert_true(mpp_estimate_unobserved(0, 0, 1e9, nothing) == 0);
 }
 
+/* 3-4-5: what each may be off by, downwards and upwards. */
+static void
+test_estimates_add_up(void **state)
+{
+    (void)state;
+    mpp_estimate_t left = {10, 1.5, 7, 14}, right = {100, 2, 96, 103};
+    mpp_estimate_t sum = mpp_estimate_add(left, right);
+    assert_true(near(sum.share, 110) && near(sum.standard_error, 2.5) && near(sum.low, 105) && near(sum.high, 115));
+    mpp_estimate_t unknown = {0, INFINITY, 0, INFINITY};
+    sum = mpp_estimate_add(left, unknown);
+    assert_true(near(sum.share, 10) && isinf(sum.standard_error) && near(sum.low, 7) && isinf(sum.high));
+}
+
 int
 main(void)
 {
@@ -177,6 +190,7 @@ main(void)
         cmocka_unit_test(test_few_groups_are_few_degrees_of_freedom),
         cmocka_unit_test(test_what_was_not_observed_may_be_the_part_or_not),
         cmocka_unit_test(test_what_was_not_observed_is_bounded),
+        cmocka_unit_test(test_estimates_add_up),
     };
     return cmocka_run_group_tests_name("estimate", tests, NULL, NULL);
 }

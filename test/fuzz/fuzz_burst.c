@@ -2,8 +2,8 @@
  * The window machine under any host: ticks, events, costs and clocks as the input says. The host is sane (time passes, CPU
  * time is part of it, an event costs at least what the machine takes it for) or not: then the clocks jump, stand and run
  * backwards. Whatever they do, no number leaves its bounds, totals only grow, at most the events that there were are
- * counted, and each interval's time is either observed or missed. With a sane host windows end in time, too. At the end
- * estimates are made of any sums.
+ * counted, and each interval's time is either observed or missed. With a sane host windows end in time, too. Some runs have
+ * a prelude, in which all events are counted. At the end estimates are made of any sums.
  */
 
 #include "support.h"
@@ -29,7 +29,7 @@ typedef struct {
     uint64_t now_ns, window_cpu_ns, cpu_ns; /* the clocks */
     uint64_t n_allocations, n_seen;
     double owed_ns, tolerance_ns; /* of all ticks' intervals that are to be observed or missed */
-    double weights[MPP_N_GROUPS];
+    double weights[MPP_N_ORIGINS];
 } host_t;
 
 /* -- clocks -- */
@@ -79,11 +79,17 @@ stand_for(const mpp_burst_t *burst, uint64_t ns)
     return (uint64_t)((double)ns / (double)burst->config.window_ns * (double)burst->tick_ns);
 }
 
+static bool
+has_window(const mpp_burst_t *burst)
+{
+    return burst->phase == MPP_BURST_LEAD || burst->phase == MPP_BURST_WINDOW;
+}
+
 /* Observed, missed, or to become one of them. */
 static double
 accounted_ns(const mpp_burst_t *burst)
 {
-    uint64_t open_ns = burst->phase == MPP_BURST_OUT ? 0 : stand_for(burst, burst->end_ns - burst->anchor_ns);
+    uint64_t open_ns = !has_window(burst) ? 0 : stand_for(burst, burst->end_ns - burst->anchor_ns);
     return (double)burst->totals.observed_ns + (double)burst->totals.missed_ns + (double)open_ns;
 }
 
@@ -99,6 +105,7 @@ check_totals(host_t *host)
     assert_true(now->n_windows <= now->n_ticks && now->n_late <= now->n_ticks);
     assert_true(now->n_overlapped <= now->n_windows);
     assert_true(now->n_events <= host->n_seen + now->n_windows); /* each window rounds them */
+    assert_true(now->n_prelude_events <= now->n_events && now->n_prelude_samples <= now->n_prelude_events);
     host->before = *now;
 }
 
@@ -112,9 +119,9 @@ check(host_t *host)
         4 * (config->max_lead_ns + config->window_ns) + 2 * config->timer_ns + config->max_interval_ns;
     double rate = mpp_burst_sample_rate(burst);
 
-    assert_true(burst->group < MPP_N_GROUPS);
-    assert_true(burst->countdown >= 1 && burst->countdown <= MOST_SKIPPED);
-    assert_true(burst->phase == MPP_BURST_OUT || burst->anchor_ns <= burst->end_ns);
+    assert_true(burst->group < MPP_N_GROUPS || (burst->group == MPP_PRELUDE && burst->totals.n_windows == 0));
+    assert_true(burst->countdown >= 1 && (burst->countdown <= MOST_SKIPPED || burst->phase == MPP_BURST_PRELUDE));
+    assert_true(!has_window(burst) || burst->anchor_ns <= burst->end_ns);
     assert_true(lead_ns >= config->min_lead_ns && lead_ns <= config->max_lead_ns);
     assert_true(mean_ns >= config->min_interval_ns && mean_ns >= 2 * config->timer_ns && mean_ns <= longest_ns);
     assert_true(mpp_burst_due(burst) > burst->totals.cpu_ns);
@@ -131,7 +138,8 @@ static void
 note_sample(host_t *host)
 {
     mpp_burst_t *burst = &host->burst;
-    assert_int_equal(burst->phase, MPP_BURST_WINDOW);
+    assert_true(burst->phase == MPP_BURST_WINDOW || burst->phase == MPP_BURST_PRELUDE);
+    assert_true((burst->phase == MPP_BURST_PRELUDE) == (burst->group == MPP_PRELUDE));
     assert_true(burst->weight >= burst->event_weight - (burst->event_weight >> 31));
     assert_true(burst->weight >= MPP_WEIGHT_ONE && burst->weight <= LARGEST_WEIGHT);
     host->weights[burst->group] += (double)burst->weight;
@@ -144,9 +152,9 @@ static void
 close_window(host_t *host)
 {
     mpp_burst_t *burst = &host->burst;
-    uint64_t n_windows = burst->totals.n_windows + (burst->phase != MPP_BURST_OUT);
+    uint64_t n_windows = burst->totals.n_windows + has_window(burst);
     mpp_burst_close(burst);
-    assert_int_equal(burst->phase, MPP_BURST_OUT);
+    assert_false(has_window(burst));
     assert_int_equal(burst->totals.n_windows, n_windows);
     host->tolerance_ns += 4;
 }
@@ -156,7 +164,7 @@ static bool
 is_past_end(const host_t *host)
 {
     const mpp_burst_t *burst = &host->burst;
-    return burst->phase != MPP_BURST_OUT && host->window_cpu_ns >= burst->own_ns + burst->end_ns;
+    return has_window(burst) && host->window_cpu_ns >= burst->own_ns + burst->end_ns;
 }
 
 static void
@@ -169,6 +177,7 @@ allocate(host_t *host, uint64_t ns)
     bool was_out = burst->phase == MPP_BURST_OUT;
     if (mpp_burst_passes(burst)) return;
     mpp_burst_verdict_t verdict = mpp_burst_judge(burst);
+    assert_true(burst->phase != MPP_BURST_PRELUDE || verdict == MPP_BURST_SAMPLE);
     assert_true(!was_out || verdict == MPP_BURST_CLOSE);
     assert_true(!host->sane || !is_past_end(host) || verdict == MPP_BURST_CLOSE);
     if (verdict == MPP_BURST_SAMPLE) note_sample(host);
@@ -209,6 +218,20 @@ do_jump(host_t *host)
 
 /* -- ticks -- */
 
+/* What is due in the prelude is its end: all that the hook was told of has been counted then. */
+static bool
+end_prelude(host_t *host)
+{
+    mpp_burst_t *burst = &host->burst;
+    uint64_t n_windows = burst->totals.n_windows;
+    if (burst->phase != MPP_BURST_PRELUDE) return false;
+    mpp_burst_end_prelude(burst, host->cpu_ns, host->n_allocations);
+    assert_int_equal(burst->phase, MPP_BURST_OUT);
+    assert_int_equal(burst->totals.n_windows, n_windows);
+    assert_int_equal(burst->totals.n_prelude_events, host->n_seen);
+    return true;
+}
+
 static void
 owe(host_t *host, uint64_t cpu_ns, uint64_t due_ns, uint64_t mean_ns)
 {
@@ -228,7 +251,8 @@ do_open(host_t *host)
     mpp_burst_t *burst = &host->burst;
     uint64_t due_ns = burst->due_ns, mean_ns = burst->drawn_mean_ns;
     uint64_t late_ns = any_time(host);
-    bool in_gc = fuzz_below(&host->input, 8) == 0, was_open = burst->phase != MPP_BURST_OUT;
+    bool in_gc = fuzz_below(&host->input, 8) == 0, was_open = has_window(burst);
+    if (end_prelude(host)) return;
     if (host->sane && host->cpu_ns < mpp_burst_due(burst)) run(host, mpp_burst_due(burst) - host->cpu_ns);
     if (host->sane) run(host, late_ns);
 
@@ -250,6 +274,7 @@ static void
 do_pass_over(host_t *host)
 {
     mpp_burst_t *burst = &host->burst;
+    if (end_prelude(host)) return;
     mpp_burst_phase_t phase = burst->phase;
     if (host->sane && host->cpu_ns < mpp_burst_due(burst)) run(host, mpp_burst_due(burst) - host->cpu_ns);
     mpp_burst_pass_over(burst, host->cpu_ns);
@@ -259,6 +284,7 @@ do_pass_over(host_t *host)
 static void
 do_calibrate(host_t *host)
 {
+    if (host->burst.phase == MPP_BURST_PRELUDE) return;
     mpp_burst_calibrate(&host->burst, host->n_allocations);
 }
 
@@ -331,6 +357,9 @@ check_estimates(fuzz_input_t *input, const double *weights)
     check_estimate(&ratio);
     mpp_estimate_t sum = mpp_estimate_sum(any_sum(input), any_sum(input), any_sum(input));
     check_estimate(&sum);
+    mpp_estimate_t both = mpp_estimate_add(share, sum);
+    assert_true(both.share >= share.share && both.high >= both.share * (1 - 1e-9));
+    assert_true(both.low <= both.share * (1 + 1e-9) && both.low >= -1e-9 * both.share);
     double missed = mpp_estimate_unobserved(any_sum(input), any_sum(input), any_sum(input), whole);
     assert_true(missed >= 0 && missed <= 1);
 }
@@ -369,9 +398,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static host_t host;
     host = (host_t){.input = fuzz_input(data, size), .now_ns = UINT64_C(1) << 40};
-    host.sane = fuzz_below(&host.input, 4) != 0;
+    uint32_t choice = fuzz_below(&host.input, 8);
+    host.sane = choice % 4 != 0;
     mpp_burst_config_t config = any_config(&host.input);
     mpp_burst_init(&host.burst, &config, &(mpp_clock_t){now, window_cpu, &host});
+    if (choice > 3) mpp_burst_begin_prelude(&host.burst, any_time(&host));
     check(&host);
     while (fuzz_left(&host.input) > 2 * MPP_N_GROUPS + 16) {
         operations[fuzz_below(&host.input, SUPPORT_LENGTH(operations))](&host);

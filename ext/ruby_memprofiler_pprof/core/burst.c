@@ -111,6 +111,59 @@ mpp_burst_init(mpp_burst_t *burst, const mpp_burst_config_t *config, const mpp_c
     draw_due(burst);
 }
 
+/* The prelude. */
+
+static void
+start_prelude_step(mpp_burst_t *burst)
+{
+    burst->step = burst->countdown = (uint32_t)min_u64(burst->sampler.gap, UINT32_MAX - 1) + 1;
+}
+
+static void
+count_in_prelude(mpp_burst_t *burst, uint32_t n)
+{
+    burst->n_told += n;
+    burst->totals.n_events += n;
+    burst->totals.n_prelude_events += n;
+    burst->totals.event_weight += (mpp_sum_t)n << MPP_WEIGHT_BITS;
+}
+
+void
+mpp_burst_begin_prelude(mpp_burst_t *burst, uint64_t end_ns)
+{
+    mpp_sampler_set_rate(&burst->sampler, MPP_PRELUDE_RATE);
+    burst->phase = MPP_BURST_PRELUDE;
+    burst->group = MPP_PRELUDE;
+    burst->due_ns = end_ns;
+    start_prelude_step(burst);
+}
+
+static mpp_burst_verdict_t
+judge_in_prelude(mpp_burst_t *burst)
+{
+    count_in_prelude(burst, burst->step);
+    burst->weight = burst->sampler.weight;
+    burst->totals.n_prelude_samples++;
+    mpp_sampler_draw(&burst->sampler);
+    start_prelude_step(burst);
+    return MPP_BURST_SAMPLE;
+}
+
+/* What an event costs is learnt from what comes after it. */
+void
+mpp_burst_end_prelude(mpp_burst_t *burst, uint64_t cpu_ns, uint64_t n_allocations)
+{
+    if (burst->phase != MPP_BURST_PRELUDE) return;
+    count_in_prelude(burst, burst->step - burst->countdown);
+    burst->phase = MPP_BURST_OUT;
+    burst->step = burst->countdown = 1;
+    burst->totals.spent_ns += burst->own_ns + (uint64_t)((double)burst->n_told * burst->hook_ns);
+    burst->totals.cpu_ns = burst->calibrated_ns = burst->due_ns = cpu_ns;
+    burst->calibrated_allocations = n_allocations;
+    burst->paced_ns = burst->apart_ns = 0;
+    draw_due(burst);
+}
+
 /* Ticks. */
 
 /* The M of the interval that has ended; the next is drawn. */
@@ -279,6 +332,7 @@ mpp_burst_judge(mpp_burst_t *burst)
         burst->countdown = 1;
         return MPP_BURST_CLOSE;
     }
+    if (burst->phase == MPP_BURST_PRELUDE) return judge_in_prelude(burst);
     burst->n_told += burst->step;
     burst->own_ns += (uint64_t)(burst->step * burst->hook_ns);
     uint64_t time_ns = look(burst);
@@ -353,7 +407,7 @@ account(mpp_burst_t *burst)
 void
 mpp_burst_close(mpp_burst_t *burst)
 {
-    if (burst->phase == MPP_BURST_OUT) return;
+    if (burst->phase == MPP_BURST_OUT || burst->phase == MPP_BURST_PRELUDE) return;
     (void)settle(burst);
     account(burst);
 }
@@ -542,5 +596,6 @@ mpp_burst_lead(const mpp_burst_t *burst)
 double
 mpp_burst_sample_rate(const mpp_burst_t *burst)
 {
+    if (burst->phase == MPP_BURST_PRELUDE) return MPP_PRELUDE_RATE;
     return (double)burst->config.window_ns / mean_interval(burst) * burst->sampler.rate;
 }

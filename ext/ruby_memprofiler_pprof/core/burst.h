@@ -20,6 +20,9 @@
  *
  * The mean interval M follows a budget: what profiling costs stays under a share of the process's CPU time.
  *
+ * Before all that there may be a prelude: the hook is in from the start on, and each allocation is a sample with one and
+ * the same probability. A program that ends soon has few windows, and is known by it.
+ *
  * What the host does at a tick's safe point: mpp_burst_open, put the hook in or take it out as told, set the timer to
  * mpp_burst_due, mpp_burst_spent for all this. Not thread-safe: one call at a time.
  */
@@ -28,6 +31,11 @@
 
 /* Windows are dealt to so many groups in turn; the spread between groups is the error: see estimate.h. */
 #define MPP_N_GROUPS 16u
+
+/* Samples an allocation in the prelude, and what these have for a group: each is a draw of its own. */
+#define MPP_PRELUDE_RATE 0.01
+#define MPP_PRELUDE MPP_N_GROUPS
+#define MPP_N_ORIGINS (MPP_N_GROUPS + 1u)
 
 /* The seam of time, nanoseconds. `now` is cheap, monotonic, and runs also off the CPU; `cpu` is dear: CPU time that the
  * host's threads have spent since mpp_burst_open, on the program and on us. [newobj] */
@@ -50,6 +58,7 @@ typedef struct {
 
 typedef enum {
     MPP_BURST_OUT,  /* no hook */
+    MPP_BURST_PRELUDE, /* the hook is in, everything counts */
     MPP_BURST_LEAD, /* the hook is in, nothing counts */
     MPP_BURST_WINDOW
 } mpp_burst_phase_t;
@@ -68,9 +77,10 @@ typedef struct {
     uint64_t n_overlapped;  /* windows that the next tick has ended early */
     uint64_t observed_ns;   /* what windows have observed, as the CPU time that it stands for: times M / window */
     uint64_t missed_ns;     /* what belonged to a window and was not observed, likewise */
-    uint64_t n_events;      /* allocations that fell into windows, sampled or not */
-    mpp_sum_t event_weight; /* what these stand for, in units of 2^-32: the sum of M / window over them. An estimate of
-                               all allocations that does not use the host's counter */
+    uint64_t n_events;      /* allocations that fell into windows or the prelude, sampled or not */
+    mpp_sum_t event_weight; /* what these stand for, in units of 2^-32: the sum of M / window over them, in the prelude
+                               themselves. An estimate of all allocations that does not use the host's counter */
+    uint64_t n_prelude_samples, n_prelude_events; /* of the latter up to the last sample, while the prelude lasts */
     uint64_t spent_ns;      /* CPU time that profiling took, as far as it is measured or known */
     uint64_t cpu_ns;        /* CPU time of the process, as told by mpp_burst_open */
 } mpp_burst_totals_t;
@@ -83,7 +93,7 @@ typedef struct {
     uint32_t countdown;
     mpp_burst_phase_t phase;
     mpp_weight_t weight; /* of the sample that mpp_burst_judge has just told of */
-    uint8_t group;       /* of this window, below MPP_N_GROUPS */
+    uint8_t group;       /* of this window, below MPP_N_GROUPS, or MPP_PRELUDE */
 
     /* private */
     mpp_burst_config_t config;
@@ -131,6 +141,13 @@ void mpp_burst_init(mpp_burst_t *burst, const mpp_burst_config_t *config, const 
  * each mpp_burst_open. [gvl] */
 uint64_t mpp_burst_due(const mpp_burst_t *burst);
 
+/* Right after init, with the hook in: the prelude lasts until CPU time end_ns since init, which is due first. [gvl] */
+void mpp_burst_begin_prelude(mpp_burst_t *burst, uint64_t end_ns);
+
+/* Its end, at that CPU time since init, and after so many allocations by the host's counter: the hook is out, and the first
+ * tick is drawn. What it has cost is no part of the budget. Not in a prelude: nothing. [gvl] */
+void mpp_burst_end_prelude(mpp_burst_t *burst, uint64_t cpu_ns, uint64_t n_allocations);
+
 /* A tick's safe point has come, at that CPU time of the process since init, so late (program time since the tick; `in_gc`:
  * the tick hit the host's garbage collection, whose length says nothing about native calls). True: the hook belongs in
  * from now on; false: out. A window that is still open ends here, and what is left of it is made up for in the new one.
@@ -169,7 +186,7 @@ mpp_burst_told(const mpp_burst_t *burst)
 void mpp_burst_captured(mpp_burst_t *burst, uint64_t ns);
 
 /* The hook is out: accounts for the window. Also before its end (stop, fork), when what was not observed counts as
- * missed. Without a window: nothing. [newobj] */
+ * missed. Without a window, also in the prelude: nothing. [newobj] */
 void mpp_burst_close(mpp_burst_t *burst);
 
 /* A tick took so much CPU time besides its window: the job, putting the hook in and out, draining. [gvl] */

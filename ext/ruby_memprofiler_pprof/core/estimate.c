@@ -6,7 +6,8 @@
  * r ± t × error would be wrong where it matters: a small part shows in few groups, and the less of it there is by chance,
  * the smaller its error looks. So the variance is told as the number n of independent draws with the same one,
  * r (1 - r) / Var, and the interval is Wilson's for n draws with t in place of the normal quantile: the shares whose own
- * error would explain r. A ratio that is no share has the like of it for a Poisson count of finds instead. Of a part that was never seen (or always, alone) there is no spread; then a draw is a window.
+ * error would explain r. A ratio that is no share has the like of it for a Poisson count of finds instead. Of a part that was never seen (or always, alone) there is no
+ * spread; then a draw is a window.
  */
 
 #include "estimate.h"
@@ -116,6 +117,19 @@ mpp_estimate_ratio(const double *part, const double *whole, uint64_t n_windows, 
     set_open_interval(&estimate, variance, student[sums.n_groups - 2], 1 / fmax((double)n_windows, 1));
     widen(&estimate, unobserved);
     return estimate;
+}
+
+/* Each end is as far from the sum as chance takes the two together: the squares of their distances add up. */
+mpp_estimate_t
+mpp_estimate_add(mpp_estimate_t left, mpp_estimate_t right)
+{
+    double share = left.share + right.share;
+    return (mpp_estimate_t){
+        .share = share,
+        .standard_error = hypot(left.standard_error, right.standard_error),
+        .low = share - hypot(left.share - left.low, right.share - right.low),
+        .high = share + hypot(left.high - left.share, right.high - right.share),
+    };
 }
 
 mpp_estimate_t

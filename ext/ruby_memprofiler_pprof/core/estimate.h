@@ -28,6 +28,9 @@ mpp_estimate_t mpp_estimate_share(const double *part, const double *whole, uint6
  * nothing is known infinitely more. [any] */
 mpp_estimate_t mpp_estimate_ratio(const double *part, const double *whole, uint64_t n_windows, double unobserved);
 
+/* The sum of two that are independent of each other and in the same unit. [any] */
+mpp_estimate_t mpp_estimate_add(mpp_estimate_t left, mpp_estimate_t right);
+
 /* A sum over samples that are independent of each other, with the estimate of its variance; `least`: what one sample
  * stands for, which bounds a sum of none. [any] */
 mpp_estimate_t mpp_estimate_sum(double sum, double variance, double least);

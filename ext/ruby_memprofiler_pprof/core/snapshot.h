@@ -10,11 +10,11 @@
 
 enum { MPP_ALLOCATED_COUNT, MPP_ALLOCATED_BYTES, MPP_RETAINED_COUNT, MPP_RETAINED_BYTES, MPP_N_VALUES };
 
-/* What a row's `labels` hold: a label set (none yet: 0), and above it, for samples taken in windows, 1 + the window's
- * group. Rows that differ in the group alone are one to the reader of a profile; the spread between them is the error. */
+/* What a row's `labels` hold: a label set (none yet: 0), and above it, for samples taken in bursts, 1 + their
+ * group (of windows, or MPP_PRELUDE). Rows that differ in the group alone are one to the reader of a profile; the spread between them is the error. */
 #define MPP_LABELS_GROUP_SHIFT 24
 
-/* 0 … : the group; -1: not of a window. [any] */
+/* 0 … : the group; -1: none. [any] */
 static inline int
 mpp_labels_group(mpp_id_t labels)
 {

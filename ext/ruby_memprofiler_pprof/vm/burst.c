@@ -1,14 +1,13 @@
 /*
  * Burst mode: the timer's ticks, the core's window machine and the hook, put together.
  *   tick (timer.c) → job → mpp_bursts_tick: the hook goes in → on_newobj → the machine says CLOSE → the hook goes out
+ * and before them the prelude: the hook is in until the first of all ticks.
  * One timer serves all collectors in burst mode: it is armed for whichever is due first. What the samples stand for is
  * scaled at a flush by the VM's own counter.
  */
 #include "own_work.h"
 #include "timer.h"
 #include "vm.h"
-
-#include "../core/estimate.h"
 
 #include <string.h>
 
@@ -87,7 +86,7 @@ take_sample(mpp_collector_t *collector, VALUE object)
 {
     mpp_burst_t *machine = &collector->bursts.machine;
     uint64_t start = mpp_clock_ns();
-    collector->bursts.group_weight[machine->group] += machine->weight;
+    collector->bursts.weight[machine->group] += machine->weight;
     if (collector->profile) mpp_profile_set_labels(collector->profile, mpp_labels_with_group(0, machine->group));
     mpp_hooks_take_sample(collector, object, machine->weight);
     mpp_burst_captured(machine, at_most(mpp_clock_ns() - start, LONGEST_CAPTURE_NS));
@@ -155,7 +154,14 @@ set_hook(mpp_collector_t *collector, bool in)
     if (in == bursts->hook_in) return;
     if (!in) mpp_hooks_remove_event(collector->self, on_newobj);
     bursts->hook_in = in && put_hook_in_protected(collector);
-    if (in && !bursts->hook_in) mpp_burst_close(&bursts->machine);
+}
+
+/* All that the hook is told of from now on is compared with the VM's count. */
+static void
+begin_to_look(mpp_bursts_t *bursts)
+{
+    bursts->counted_at_open = mpp_compat_allocated_objects();
+    bursts->n_own = 0;
 }
 
 /* The hook has been told of all that the main Ractor has allocated since it went in. */
@@ -190,8 +196,8 @@ open_window(mpp_collector_t *collector, const mpp_tick_t *tick, uint64_t cpu_ns)
         bursts->earlier_ns = 0;
         watch_this_thread(bursts);
         set_hook(collector, in);
-        bursts->counted_at_open = mpp_compat_allocated_objects();
-        bursts->n_own = 0;
+        if (!bursts->hook_in) mpp_burst_close(&bursts->machine);
+        begin_to_look(bursts);
     } else {
         mpp_burst_pass_over(&bursts->machine, since_start_ns);
     }
@@ -200,14 +206,27 @@ open_window(mpp_collector_t *collector, const mpp_tick_t *tick, uint64_t cpu_ns)
     mpp_burst_spent(&bursts->machine, mpp_thread_cpu_ns() - start);
 }
 
-void
-mpp_bursts_close(mpp_collector_t *collector)
+/* -- the prelude -- */
+
+static void
+begin_prelude(mpp_collector_t *collector)
 {
     mpp_bursts_t *bursts = &collector->bursts;
-    if (!bursts->running) return;
+    if (bursts->prelude_ns == 0 || mpp_process.n_pauses > 0 || !mpp_compat_has_memory()) return;
+    set_hook(collector, true);
+    if (!bursts->hook_in) return;
+    mpp_burst_begin_prelude(&bursts->machine, bursts->prelude_ns);
+    begin_to_look(bursts);
+}
+
+static void
+end_prelude(mpp_collector_t *collector)
+{
+    mpp_bursts_t *bursts = &collector->bursts;
+    uint64_t cpu_ns = mpp_cpu_ns();
     look_elsewhere(collector);
     set_hook(collector, false);
-    mpp_burst_close(&bursts->machine);
+    mpp_burst_end_prelude(&bursts->machine, cpu_ns - bursts->cpu_base_ns, mpp_run_vm_allocated(collector));
 }
 
 /* -- ticks -- */
@@ -239,8 +258,18 @@ static void
 pass_over_refused(mpp_collector_t *collector, uint64_t refused_ns)
 {
     mpp_bursts_t *bursts = &collector->bursts;
-    if (due_ns(bursts) > refused_ns) return;
+    if (due_ns(bursts) > refused_ns || bursts->machine.phase == MPP_BURST_PRELUDE) return;
     mpp_burst_pass_over(&bursts->machine, refused_ns - bursts->cpu_base_ns);
+}
+
+static void
+take_tick(mpp_collector_t *collector, const mpp_tick_t *tick, uint64_t cpu_ns)
+{
+    if (collector->bursts.machine.phase == MPP_BURST_PRELUDE) {
+        end_prelude(collector);
+    } else {
+        open_window(collector, tick, cpu_ns);
+    }
 }
 
 void
@@ -254,9 +283,24 @@ mpp_bursts_tick(void)
     for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
         mpp_run_notice_fork(collector);
         if (collector->bursts.running) pass_over_refused(collector, refused_ns);
-        if (collector->bursts.running && due_ns(&collector->bursts) <= cpu_ns) open_window(collector, &tick, cpu_ns);
+        if (collector->bursts.running && due_ns(&collector->bursts) <= cpu_ns) take_tick(collector, &tick, cpu_ns);
     }
     arm_for_the_next();
+}
+
+void
+mpp_bursts_close(mpp_collector_t *collector)
+{
+    mpp_bursts_t *bursts = &collector->bursts;
+    if (!bursts->running) return;
+    if (bursts->machine.phase == MPP_BURST_PRELUDE) {
+        end_prelude(collector);
+        arm_for_the_next();
+        return;
+    }
+    look_elsewhere(collector);
+    set_hook(collector, false);
+    mpp_burst_close(&bursts->machine);
 }
 
 /* -- life -- */
@@ -274,7 +318,7 @@ mpp_bursts_reset(mpp_collector_t *collector)
     bursts->own_base = mpp_process.own_allocated;
     bursts->n_elsewhere = 0;
     bursts->counted_at_open = mpp_compat_allocated_objects();
-    memset(bursts->group_weight, 0, sizeof(bursts->group_weight));
+    memset(bursts->weight, 0, sizeof(bursts->weight));
     bursts->flushed = (mpp_scale_t){0};
 }
 
@@ -293,6 +337,7 @@ void
 mpp_bursts_begin(mpp_collector_t *collector)
 {
     mpp_bursts_reset(collector);
+    begin_prelude(collector);
     arm_for_the_next();
 }
 
@@ -369,30 +414,6 @@ allocated_by_program(const mpp_collector_t *collector)
     return allocated > own ? allocated - own : 0;
 }
 
-static void
-add(mpp_scale_t *sum, const mpp_scale_t *other)
-{
-    sum->allocated += other->allocated;
-    sum->n_windows += other->n_windows;
-    sum->event_weight += other->event_weight;
-    sum->missed_ns += other->missed_ns;
-    sum->n_elsewhere += other->n_elsewhere;
-    sum->weight += other->weight;
-    for (size_t i = 0; i < MPP_N_GROUPS; i++) sum->group_weight[i] += other->group_weight[i];
-}
-
-static void
-subtract(mpp_scale_t *sum, const mpp_scale_t *other)
-{
-    sum->allocated -= other->allocated;
-    sum->n_windows -= other->n_windows;
-    sum->event_weight -= other->event_weight;
-    sum->missed_ns -= other->missed_ns;
-    sum->n_elsewhere -= other->n_elsewhere;
-    sum->weight -= other->weight;
-    for (size_t i = 0; i < MPP_N_GROUPS; i++) sum->group_weight[i] -= other->group_weight[i];
-}
-
 mpp_scale_t
 mpp_bursts_scale(const mpp_collector_t *collector, bool delta)
 {
@@ -401,49 +422,26 @@ mpp_bursts_scale(const mpp_collector_t *collector, bool delta)
     mpp_scale_t scale = {
         .allocated = allocated_by_program(collector),
         .n_windows = totals->n_windows,
+        .n_prelude_samples = totals->n_prelude_samples,
+        .n_prelude_events = totals->n_prelude_events,
         .event_weight = totals->event_weight,
         .missed_ns = totals->missed_ns,
         .n_elsewhere = bursts->n_elsewhere,
     };
-    memcpy(scale.group_weight, bursts->group_weight, sizeof(scale.group_weight));
-    for (size_t i = 0; i < MPP_N_GROUPS; i++) scale.weight += scale.group_weight[i];
+    memcpy(scale.weight, bursts->weight, sizeof(scale.weight));
     if (!delta) return scale;
-    subtract(&scale, &bursts->flushed);
-    return scale.weight > 0 ? scale : (mpp_scale_t){0};
-}
-
-uint64_t
-mpp_scale_seen(const mpp_scale_t *scale)
-{
-    uint64_t in_windows = (uint64_t)(scale->event_weight >> MPP_WEIGHT_BITS);
-    if (scale->n_elsewhere == 0) return scale->allocated;
-    return in_windows < scale->allocated ? in_windows : scale->allocated;
-}
-
-double
-mpp_scale_factor(const mpp_scale_t *scale)
-{
-    if (scale->weight == 0) return 0;
-    return (double)mpp_scale_seen(scale) / ((double)scale->weight / (double)MPP_WEIGHT_ONE);
+    mpp_scale_subtract(&scale, &bursts->flushed);
+    return mpp_scale_weight(&scale) > 0 ? scale : (mpp_scale_t){0};
 }
 
 void
 mpp_bursts_flushed(mpp_collector_t *collector, const mpp_scale_t *scale)
 {
-    add(&collector->bursts.flushed, scale);
+    mpp_scale_add(&collector->bursts.flushed, scale);
 }
 
 void
 mpp_bursts_give_back(mpp_collector_t *collector, const mpp_scale_t *scale)
 {
-    subtract(&collector->bursts.flushed, scale);
-}
-
-double
-mpp_scale_unobserved(const mpp_scale_t *scale)
-{
-    double groups[MPP_N_GROUPS];
-    for (size_t i = 0; i < MPP_N_GROUPS; i++) groups[i] = (double)scale->group_weight[i];
-    return mpp_estimate_unobserved((double)mpp_scale_seen(scale), (double)scale->event_weight / (double)MPP_WEIGHT_ONE,
-                                   (double)scale->missed_ns, groups);
+    mpp_scale_subtract(&collector->bursts.flushed, scale);
 }

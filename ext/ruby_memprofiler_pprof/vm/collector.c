@@ -149,13 +149,14 @@ choose_liveness(VALUE name, double sample_rate)
 static VALUE
 collector_initialize(VALUE self, VALUE sample_rate, VALUE max_heap_samples, VALUE max_allocation_samples,
                      VALUE memory_limit, VALUE max_stack_depth, VALUE raw_counts, VALUE liveness, VALUE seed,
-                     VALUE overhead, VALUE timer_signal)
+                     VALUE overhead, VALUE prelude, VALUE timer_signal)
 {
     mpp_collector_t *collector = rb_check_typeddata(self, &collector_type);
     if (collector->profile) rb_raise(rb_eArgError, "already initialized");
     collector->sample_rate = NUM2DBL(sample_rate);
     collector->bursts.wanted = !NIL_P(overhead);
     if (collector->bursts.wanted) collector->bursts.overhead = NUM2DBL(overhead);
+    if (collector->bursts.wanted) collector->bursts.prelude_ns = (uint64_t)(NUM2DBL(prelude) * 1e9);
     if (!NIL_P(timer_signal)) collector->bursts.signal_number = NUM2INT(timer_signal);
     collector->raw_counts = RTEST(raw_counts);
     collector->has_seed = !NIL_P(seed);
@@ -358,7 +359,7 @@ mpp_collector_define(VALUE module)
 {
     VALUE klass = rb_define_class_under(module, "Collector", rb_cObject);
     rb_define_alloc_func(klass, collector_allocate);
-    rb_define_private_method(klass, "initialize_native", collector_initialize, 10);
+    rb_define_private_method(klass, "initialize_native", collector_initialize, 11);
     rb_define_private_method(klass, "start_native", collector_start, 1);
     rb_define_private_method(klass, "stop_native", collector_stop, 1);
     rb_define_private_method(klass, "burst_fallback_native", collector_burst_fallback, 0);

@@ -41,6 +41,22 @@ estimate_sum(VALUE module, VALUE sum, VALUE variance, VALUE least)
     return to_array(mpp_estimate_sum(NUM2DBL(sum), NUM2DBL(variance), NUM2DBL(least)));
 }
 
+static mpp_estimate_t
+from_array(VALUE array)
+{
+    double numbers[4];
+    Check_Type(array, T_ARRAY);
+    for (long i = 0; i < 4; i++) numbers[i] = NUM2DBL(rb_ary_entry(array, i));
+    return (mpp_estimate_t){numbers[0], numbers[1], numbers[2], numbers[3]};
+}
+
+static VALUE
+add_estimates(VALUE module, VALUE left, VALUE right)
+{
+    (void)module;
+    return to_array(mpp_estimate_add(from_array(left), from_array(right)));
+}
+
 static VALUE
 schema(VALUE module)
 {
@@ -55,5 +71,6 @@ mpp_estimate_define(VALUE module)
     VALUE singleton = rb_singleton_class(module);
     rb_define_private_method(singleton, "estimate_part_native", estimate_part, 5);
     rb_define_private_method(singleton, "estimate_sum_native", estimate_sum, 3);
+    rb_define_private_method(singleton, "add_estimates_native", add_estimates, 2);
     rb_define_private_method(singleton, "schema_native", schema, 0);
 }

@@ -18,7 +18,7 @@
 
 #define SLICE_RECORDS 2048
 #define SLICE_NS UINT64_C(5000000)
-#define MAX_COMMENTS 16
+#define MAX_COMMENTS 17
 #define MAX_COMMENT_BYTES 256
 #define MAX_MAPPING_BYTES 1024
 #define MAX_ENCODINGS 2
@@ -257,9 +257,14 @@ comment_bursts(flush_t *flush)
     if (!bursts->running) return;
     add_comment(flush, "mode: burst, %llu windows, %llu since the start", (unsigned long long)flush->scale.n_windows,
                 (unsigned long long)totals->n_windows);
-    add_comment(flush, "unobserved: at most %.2f %% of allocations", 100 * mpp_scale_unobserved(&flush->scale));
+    if (flush->scale.n_prelude_samples) {
+        add_comment(flush, "prelude: %llu samples at a fixed rate of %g",
+                    (unsigned long long)flush->scale.n_prelude_samples, MPP_PRELUDE_RATE);
+    }
+    add_comment(flush, "unobserved: at most %.2f %% of allocations%s", 100 * mpp_scale_unobserved(&flush->scale),
+                flush->scale.n_prelude_samples && flush->scale.n_windows ? " after the prelude" : "");
     add_comment(flush, "scale: %llu allocations counted by the VM, %.0f estimated from samples alone",
-                (unsigned long long)flush->scale.allocated, (double)flush->scale.weight / (double)MPP_WEIGHT_ONE);
+                (unsigned long long)flush->scale.allocated, mpp_scale_weight(&flush->scale));
     if (flush->scale.n_elsewhere == 0) return;
     add_comment(flush, "other Ractors: about %llu of these allocations, which are not in this profile",
                 (unsigned long long)(flush->scale.allocated - mpp_scale_seen(&flush->scale)));
@@ -356,7 +361,7 @@ scale_snapshot(flush_t *flush)
     flush->in_bursts = true;
     mpp_scale_t run = mpp_bursts_scale(collector, false);
     flush->scale = mpp_bursts_scale(collector, flush->delta);
-    mpp_snapshot_scale(flush->snapshot, mpp_scale_factor(&flush->scale), mpp_scale_factor(&run));
+    mpp_snapshot_scale(flush->snapshot, mpp_scale_factors(&flush->scale), mpp_scale_factors(&run));
     flush->retained_scale = run;
     if (flush->delta) mpp_bursts_flushed(collector, &flush->scale);
 }
@@ -398,16 +403,20 @@ set(VALUE hash, const char *name, VALUE value)
     rb_hash_aset(hash, ID2SYM(rb_intern(name)), value);
 }
 
-/* Scaled sums of weights by group. */
+/* What samples stand for, once scaled: by group of windows, and of the prelude. */
 static VALUE
-group_weights(const mpp_scale_t *scale)
+spread_of(const mpp_scale_t *scale)
 {
-    double factor = mpp_scale_factor(scale) / (double)MPP_WEIGHT_ONE;
-    VALUE weights = rb_ary_new_capa(MPP_N_GROUPS);
-    for (size_t i = 0; i < MPP_N_GROUPS; i++) {
-        rb_ary_push(weights, DBL2NUM((double)scale->group_weight[i] * factor));
-    }
-    return rb_obj_freeze(weights);
+    mpp_factors_t factors = mpp_scale_factors(scale);
+    double factor = factors.windows / (double)MPP_WEIGHT_ONE;
+    VALUE hash = rb_hash_new(), groups = rb_ary_new_capa(MPP_N_GROUPS);
+    for (size_t i = 0; i < MPP_N_GROUPS; i++) rb_ary_push(groups, DBL2NUM((double)scale->weight[i] * factor));
+    set(hash, "groups", rb_obj_freeze(groups));
+    set(hash, "windows", ULL2NUM(scale->n_windows));
+    set(hash, "prelude", DBL2NUM(mpp_scale_in_prelude(scale)));
+    set(hash, "prelude_factor", DBL2NUM(factors.prelude));
+    set(hash, "unobserved", DBL2NUM(mpp_scale_unobserved(scale)));
+    return rb_obj_freeze(hash);
 }
 
 /* What ProfileData#estimate needs. */
@@ -416,12 +425,10 @@ build_spread(const flush_t *flush, const output_t *spread)
 {
     VALUE hash = rb_hash_new();
     set(hash, "pprof_data", rb_obj_freeze(rb_str_new(spread->bytes, (long)spread->length)));
-    set(hash, "allocated", group_weights(&flush->scale));
-    set(hash, "allocated_windows", ULL2NUM(flush->scale.n_windows));
-    set(hash, "allocated_unobserved", DBL2NUM(mpp_scale_unobserved(&flush->scale)));
-    set(hash, "retained", group_weights(&flush->retained_scale));
-    set(hash, "retained_windows", ULL2NUM(flush->retained_scale.n_windows));
-    set(hash, "retained_unobserved", DBL2NUM(mpp_scale_unobserved(&flush->retained_scale)));
+    set(hash, "prelude_group", UINT2NUM(MPP_PRELUDE));
+    set(hash, "prelude_rate", DBL2NUM(MPP_PRELUDE_RATE));
+    set(hash, "allocated", spread_of(&flush->scale));
+    set(hash, "retained", spread_of(&flush->retained_scale));
     return rb_obj_freeze(hash);
 }
 

@@ -48,7 +48,7 @@ static VALUE
 estimated_allocations(const reading_t *reading)
 {
     const mpp_collector_t *collector = &reading->collector;
-    double factor = mpp_scale_factor(&reading->scale);
+    double factor = mpp_scale_factors(&reading->scale).mixed;
     const struct {
         const char *name;
         mpp_sum_t weight;
@@ -145,6 +145,8 @@ bursts(const mpp_bursts_t *bursts)
     set(hash, "overhead", DBL2NUM(totals->cpu_ns ? (double)totals->spent_ns / (double)totals->cpu_ns : 0));
     set(hash, "ticks", ULL2NUM(totals->n_ticks));
     set(hash, "windows", ULL2NUM(totals->n_windows));
+    set(hash, "in_prelude", bursts->machine.phase == MPP_BURST_PRELUDE ? Qtrue : Qfalse);
+    set(hash, "prelude_samples", ULL2NUM(totals->n_prelude_samples));
     set(hash, "late_ticks", ULL2NUM(totals->n_late));
     set(hash, "overlapped_ticks", ULL2NUM(totals->n_overlapped));
     set(hash, "observed", seconds(totals->observed_ns));

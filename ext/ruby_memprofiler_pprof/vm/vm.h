@@ -13,6 +13,7 @@
 
 #include "../core/burst.h"
 #include "../core/profile.h"
+#include "../core/scale.h"
 #include "../core/sampler.h"
 
 #include <pthread.h>
@@ -86,17 +87,6 @@ typedef struct {
 
 #define MPP_TIMED_EVERY 64u
 
-/* Burst mode: what the VM has counted beside what the samples stand for, over the run or since the last delta flush. */
-typedef struct {
-    uint64_t allocated; /* by the program, as the VM counted it */
-    mpp_sum_t weight;   /* that all samples stand for */
-    mpp_sum_t group_weight[MPP_N_GROUPS]; /* the same by group of windows */
-    uint64_t n_windows;
-    mpp_sum_t event_weight; /* that all events in windows stand for, sampled or not */
-    uint64_t missed_ns;     /* CPU time that belonged to windows and was not observed */
-    uint64_t n_elsewhere;   /* signs of other Ractors, whose allocations are in `allocated`: 0: there were none */
-} mpp_scale_t;
-
 /* What burst.c keeps of a collector. */
 typedef struct {
     bool wanted;  /* mode: :burst */
@@ -104,6 +94,7 @@ typedef struct {
     bool hook_in;
     int signal_number; /* as asked for, 0: any */
     double overhead;
+    uint64_t prelude_ns; /* how long it is to be, in CPU time; 0: none */
     const char *fallback; /* why a run that was to be in bursts is not, static; else NULL */
     mpp_burst_t machine;
     uint64_t cpu_base_ns; /* of the process, at the start */
@@ -116,10 +107,10 @@ typedef struct {
      * collections that another Ractor ran. */
     uint64_t n_elsewhere;
     size_t counted_at_open; /* by the VM */
-    uint64_t n_own; /* in windows, our own */
+    uint64_t n_own; /* in the window or the prelude, our own */
     /* Scale: what the VM counted beside what the samples stand for. */
     size_t own_base, own_at_stop;
-    mpp_sum_t group_weight[MPP_N_GROUPS]; /* of all samples, whatever became of them, by group of windows */
+    mpp_sum_t weight[MPP_N_ORIGINS]; /* that all samples stand for, whatever became of them, by origin */
     mpp_scale_t flushed; /* the part that delta flushes gave out */
 } mpp_bursts_t;
 
@@ -259,7 +250,7 @@ void mpp_patches_define(VALUE module); /* [gvl] */
 /* Whether burst mode can run: takes the timer. Else the reason stands in `fallback`. [gvl] */
 bool mpp_bursts_start(mpp_collector_t *collector);
 
-/* The first tick is to come; called when the run's bases are taken. [gvl] */
+/* The prelude begins, or the first tick is to come; called when the run's bases are taken. [gvl] */
 void mpp_bursts_begin(mpp_collector_t *collector);
 
 /* No window any more, and no timer if this was the last collector in burst mode. [gvl] */
@@ -268,7 +259,7 @@ void mpp_bursts_stop(mpp_collector_t *collector);
 /* The same when the VM ends, which takes hooks out by itself. [gc] */
 void mpp_bursts_abandon(mpp_collector_t *collector);
 
-/* A child of a fork begins anew, without a timer until mpp_bursts_after_fork. [newobj] [gc] */
+/* A child of a fork begins anew, with no prelude, and without a timer until mpp_bursts_after_fork. [newobj] [gc] */
 void mpp_bursts_reset(mpp_collector_t *collector);
 
 /* In a forked child, once Ruby runs there: ticks come again. Or why not, static: those in bursts are at a fixed rate
@@ -284,7 +275,7 @@ void mpp_bursts_meet_ractor(mpp_collector_t *collector);
 /* A drain took so long; within a window that is no program time. [gvl] */
 void mpp_bursts_drained(mpp_collector_t *collector, uint64_t ns);
 
-/* The window has ended. [newobj] */
+/* The window has ended; or the prelude ends early, which is not for [newobj]. */
 void mpp_bursts_close(mpp_collector_t *collector);
 
 /* If the program has taken the timer's signal, ticks come by another one. There may be none: the run stays in bursts, with
@@ -294,16 +285,6 @@ void mpp_bursts_keep_ticking(void);
 /* Over the run, or since the last delta flush. A delta without a sample has nothing that could stand for its allocations:
  * it is zero, and they are the next one's. [gvl] */
 mpp_scale_t mpp_bursts_scale(const mpp_collector_t *collector, bool delta);
-
-/* Of the allocations that the VM has counted, those of the main Ractor: all of them where no other one was noticed, else
- * what its events in windows stand for. [any] */
-uint64_t mpp_scale_seen(const mpp_scale_t *scale);
-
-/* What the samples are to be multiplied by so that they add up to that; 0: nothing was sampled. [any] */
-double mpp_scale_factor(const mpp_scale_t *scale);
-
-/* Share of the allocations that no window can have seen, at most: 0 … 1. [any] */
-double mpp_scale_unobserved(const mpp_scale_t *scale);
 
 /* A delta flush has given out what `scale` covers, or gives it back. [gvl] */
 void mpp_bursts_flushed(mpp_collector_t *collector, const mpp_scale_t *scale);

@@ -15,6 +15,7 @@ module Model
       [{ mode: :burst, overhead: 0 }, ArgumentError, "overhead"],
       [{ mode: :burst, overhead: 0.6 }, ArgumentError, "overhead"],
       [{ overhead: 0.01 }, ArgumentError, "overhead"],
+      [{ mode: :burst, prelude: -1 }, ArgumentError, "prelude"],
       [{ mode: :burst, sample_rate: 1 }, ArgumentError, "sample_rate"],
       [{ mode: :burst, raw_counts: true }, ArgumentError, "raw_counts"],
       [{ timer_signal: 64 }, ArgumentError, "timer_signal"],

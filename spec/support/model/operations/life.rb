@@ -11,6 +11,7 @@ module Model
                sample_types: %i[memprofiler go] }.freeze
     RARE = { threads: %i[all current], max_stack_depth: [1, 3, 16, 10_000], **LIMITS }.freeze
     BURST = { mode: :burst, overhead: 0.5 }.freeze
+    PRELUDES = [0, 0.01, 0.1, 60].freeze
 
     def self.options(random)
       kind = random.rand(10)
@@ -19,6 +20,7 @@ module Model
                else BURST.dup
                end
       chosen.update(some(random, 0.4, COMMON), some(random, 0.12, RARE), { seed: random.rand(2**32) })
+      chosen[:prelude] = PRELUDES[chosen[:seed] % 4] if chosen.key?(:mode)
       raw = random.rand < 0.1
       chosen[:raw_counts] = true if raw && !chosen.key?(:mode)
       chosen
