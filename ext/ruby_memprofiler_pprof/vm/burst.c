@@ -156,13 +156,6 @@ set_hook(mpp_collector_t *collector, bool in)
     bursts->hook_in = in && put_hook_in_protected(collector);
 }
 
-/* All that the hook is told of from now on is compared with the VM's count. */
-static void
-begin_to_look(mpp_bursts_t *bursts)
-{
-    bursts->counted_at_open = mpp_compat_allocated_objects();
-    bursts->n_own = 0;
-}
 
 /* The hook has been told of all that the main Ractor has allocated since it went in. */
 static void
@@ -197,7 +190,8 @@ open_window(mpp_collector_t *collector, const mpp_tick_t *tick, uint64_t cpu_ns)
         watch_this_thread(bursts);
         set_hook(collector, in);
         if (!bursts->hook_in) mpp_burst_close(&bursts->machine);
-        begin_to_look(bursts);
+        bursts->counted_at_open = mpp_compat_allocated_objects();
+        bursts->n_own = 0;
     } else {
         mpp_burst_pass_over(&bursts->machine, since_start_ns);
     }
@@ -216,15 +210,14 @@ begin_prelude(mpp_collector_t *collector)
     set_hook(collector, true);
     if (!bursts->hook_in) return;
     mpp_burst_begin_prelude(&bursts->machine, bursts->prelude_ns);
-    begin_to_look(bursts);
 }
 
+/* Whether there are other Ractors is left to windows, in which no compaction makes the VM count what no hook is told of. */
 static void
 end_prelude(mpp_collector_t *collector)
 {
     mpp_bursts_t *bursts = &collector->bursts;
     uint64_t cpu_ns = mpp_cpu_ns();
-    look_elsewhere(collector);
     set_hook(collector, false);
     mpp_burst_end_prelude(&bursts->machine, cpu_ns - bursts->cpu_base_ns, mpp_run_vm_allocated(collector));
 }

@@ -1,0 +1,80 @@
+# frozen_string_literal: true
+
+require_relative "../../rakelib/small_extension"
+
+# Kernels that a program may meet elsewhere, as far as bursts depend on them.
+RSpec.describe "a kernel", if: RUBY_PLATFORM.include?("linux") do
+  define_method(:run) do |kernel, code|
+    preloaded = [ENV.fetch("LD_PRELOAD", nil), "#{SmallExtension.build(File.expand_path("../support/other_kernel", __dir__))}.so"]
+    Child.run(code, environment: { "LD_PRELOAD" => preloaded.compact.join(" "), "OTHER_KERNEL" => kernel })
+  end
+
+  it "whose ticks do not arrive gives a fixed rate, told once a start, at a bounded price" do
+    output = run("deaf", <<~'RUBY')
+      $stderr = $stdout
+      collector = MemprofilerPprof::Collector.new(mode: :burst)
+      2.times do
+        before = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
+        collector.start!
+        price = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) - before
+        kept = Array.new(20_000) { Object.new }
+        data = collector.flush
+        stats = collector.stats
+        collector.stop!
+        puts [stats[:mode], stats[:burst_fallback], stats[:burst], stats[:samples].between?(100, 300), price < 0.3,
+              kept.size, stats[:allocations][:unseen]].inspect
+      end
+      puts Signal.list.values.select { |signal| signal > 33 }.map { |signal| trap(signal, "DEFAULT") }.uniq.inspect
+    RUBY
+    told = "MemprofilerPprof::Collector: a fixed rate of 0.01 instead of in bursts, for the timer's signal does not arrive\n" \
+           "[:fixed, \"the timer's signal does not arrive\", nil, true, true, 20000, 0]\n"
+    expect(output).to match(/\A(#{Regexp.escape(told)}){2}\[("DEFAULT"|nil|, )*\]\n\z/)
+  end
+
+  # The main one, which gets all signals, allocates least.
+  it "that signals the main thread, whichever ran, gives every thread its share" do
+    output = run("6.1", <<~'RUBY')
+      collector = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.5, prelude: 0)
+      counts = Hash.new(0)
+      def fast = Array.new(50) { Object.new }
+      def slow = 500.times { Math.sqrt(2.0) } && Array.new(50) { Object.new }
+      def least = Array.new(50) { Object.new }
+      collector.start!
+      threads = { fast: 1, slow: 1 }.map do |site, _|
+        Thread.new { burn(0.6) { send(site) && counts[site] += 51 } }
+      end
+      (least && counts[:least] += 51) while sleep(0.002) && threads.any?(&:alive?)
+      data = collector.flush
+      stats = collector.stats
+      collector.stop!
+      whole = counts.values.sum.to_f
+      counts.each do |site, n|
+        estimate = data.estimate(/#{site}\z/, type: :allocations)
+        off = (estimate.value - n).abs
+        next if off <= (6 * estimate.standard_error) + (0.05 * whole) && n.between?(estimate.low - 0.02 * whole, estimate.high + 0.02 * whole)
+
+        print "#{site}: #{n} of #{whole}, estimated #{estimate}, #{stats[:burst]}\n"
+      end
+      print [stats[:mode], stats[:burst_fallback], stats[:burst][:windows] > 10, imbalance(collector)].inspect
+    RUBY
+    expect(output).to eq "[:burst, nil, true, 0]"
+  end
+
+  it "that signals the main thread interrupts none of its waits" do
+    output = run("6.1", <<~'RUBY')
+      collector = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.5, prelude: 0.02)
+      collector.start!
+      reader, writer = IO.pipe
+      worker = Thread.new { writer.write((burn(0.5) || "done")) && writer.close }
+      read = reader.read
+      second = Thread.new { burn(0.2) }
+      pid = spawn("sleep 0.1")
+      status = Process.wait2(pid).last.exitstatus
+      selected = IO.select([IO.pipe.first], nil, nil, 0.05)
+      waited = [worker, second].map { |thread| thread.join.status }
+      forked = fork { burn(0.1) || exit!(imbalance(collector).zero? ? 0 : 3) }
+      print [read, status, selected, waited, Process.wait2(forked).last.exitstatus, windows(collector) > 3, imbalance(collector)].inspect
+    RUBY
+    expect(output).to eq '["done", 0, nil, [false, false], 0, true, 0]'
+  end
+end
