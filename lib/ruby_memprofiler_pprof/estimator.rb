@@ -59,7 +59,7 @@ module MemprofilerPprof
     def of_windows(samples, types, index, spread)
       whole = spread.fetch(:groups)
       unit = index.even? ? 1.0 : mean_size(types, index) # so that part and whole are of one size
-      part = sums_by_group(samples, types[index], whole).map { |sum| sum / unit }
+      part = sums_by_group(samples, types[index], whole, spread.fetch(:windows_factor)).map { |sum| sum / unit }
       unobserved = spread.fetch(:unobserved)
       numbers = MemprofilerPprof.__send__(:estimate_part_native, part, whole, spread.fetch(:windows),
                                           index < 2 ? unobserved : 0.0, index.even?)
@@ -68,18 +68,19 @@ module MemprofilerPprof
     end
 
     # The values of a profile are rounded: what differs from the whole by no more than that is all of it.
-    def sums_by_group(samples, type, whole)
+    def sums_by_group(samples, type, whole, factor)
       groups = samples.group_by { |sample| sample.labels["group"] }
       whole.each_with_index.map do |limit, group|
         values = groups.fetch(group, []).map { |sample| sample.values.fetch(type) }
-        (limit - values.sum).abs <= values.size ? limit : values.sum.to_f
+        sum = values.sum * factor
+        (limit - sum).abs <= values.size * factor ? limit : sum
       end
     end
 
     # As in fixed mode, but what the samples stand for is known.
     def of_prelude(samples, types, index, spread)
-      rate = @spread.fetch(:prelude_rate) * (index < 2 ? 1.0 : @live_thinning)
-      numbers = sum_of_draws(samples, types, index, spread.fetch(:prelude_factor) * (1 - rate) / rate)
+      rate = spread.fetch(:prelude_rate) * (index < 2 ? 1.0 : @live_thinning)
+      numbers = sum_of_draws(samples, types, index, rate, spread.fetch(:prelude_factor))
       return numbers if spread.fetch(:groups).sum.positive?
 
       widen(numbers, spread.fetch(:unobserved), @profile.total(types[index]))
@@ -99,18 +100,19 @@ module MemprofilerPprof
     # A live sample that thinning might have let go stands for more.
     def of_draws(samples, types, index)
       rate = index < 2 ? @sample_rate : @sample_rate * @live_thinning
-      sum_of_draws(samples, types, index, (1 - rate) / rate)
+      sum_of_draws(samples, types, index, rate, 1.0)
     end
 
     # Each sample stands for 1 / rate objects: a sum over them varies by the sum of (1 - rate) / rate² × size².
-    # @param scale [Float] (1 - rate) / rate
-    def sum_of_draws(samples, types, index, scale)
+    # @param factor [Float] of the values
+    def sum_of_draws(samples, types, index, rate, factor)
       count_type = types[index - index % 2]
+      scale = (1 - rate) / rate
       sum = variance = 0.0
       samples.each do |sample|
-        value = sample.values.fetch(types[index])
+        value = sample.values.fetch(types[index]) * factor
         sum += value
-        count = sample.values.fetch(count_type)
+        count = sample.values.fetch(count_type) * factor
         variance += scale * value * value / count if count.positive?
       end
       MemprofilerPprof.__send__(:estimate_sum_native, sum, variance, scale)

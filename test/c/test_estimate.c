@@ -162,6 +162,21 @@ test_what_was_not_observed_is_bounded(void **state)
     assert_true(mpp_estimate_unobserved(0, 0, 1e9, nothing) == 0);
 }
 
+/* And of none of it, however many windows there were. */
+static void
+test_a_share_of_all_is_in_its_interval(void **state)
+{
+    (void)state;
+    double whole[G], none[G] = {0};
+    for (unsigned i = 0; i < G; i++) whole[i] = 1 + i / 3.0;
+    for (uint64_t n_windows = 1; n_windows < 5000; n_windows++) {
+        mpp_estimate_t all = mpp_estimate_share(whole, whole, n_windows, 0);
+        assert_true(all.share == 1 && all.high == 1 && all.low < 1);
+        mpp_estimate_t nothing = mpp_estimate_share(none, whole, n_windows, 0);
+        assert_true(nothing.share == 0 && nothing.low == 0 && nothing.high > 0);
+    }
+}
+
 /* 3-4-5: what each may be off by, downwards and upwards. */
 static void
 test_estimates_add_up(void **state)
@@ -190,6 +205,7 @@ main(void)
         cmocka_unit_test(test_few_groups_are_few_degrees_of_freedom),
         cmocka_unit_test(test_what_was_not_observed_may_be_the_part_or_not),
         cmocka_unit_test(test_what_was_not_observed_is_bounded),
+        cmocka_unit_test(test_a_share_of_all_is_in_its_interval),
         cmocka_unit_test(test_estimates_add_up),
     };
     return cmocka_run_group_tests_name("estimate", tests, NULL, NULL);

@@ -37,7 +37,7 @@ assert_adds_up(const mpp_scale_t *scale)
         sum += (double)scale->weight[i] / (double)MPP_WEIGHT_ONE * factor;
     }
     assert_true(near(sum, (double)mpp_scale_seen(scale)));
-    assert_true(near(mpp_scale_weight(scale) * factors.mixed, (double)mpp_scale_seen(scale)));
+    assert_true(near(mpp_scale_weight(scale) * mpp_scale_factor(scale), (double)mpp_scale_seen(scale)));
     assert_true(near(mpp_scale_in_windows(scale) + mpp_scale_in_prelude(scale), (double)mpp_scale_seen(scale)));
 }
 
@@ -82,11 +82,11 @@ test_nothing_scales_to_nothing(void **state)
     (void)state;
     mpp_scale_t scale = {.allocated = 0};
     mpp_factors_t factors = mpp_scale_factors(&scale);
-    assert_true(factors.prelude == 0 && factors.windows == 0 && factors.mixed == 0);
+    assert_true(factors.prelude == 0 && factors.windows == 0 && mpp_scale_factor(&scale) == 0);
     assert_true(mpp_scale_unobserved(&scale) == 0);
     scale.allocated = 5;
     factors = mpp_scale_factors(&scale);
-    assert_true(factors.prelude == 0 && factors.windows == 0 && factors.mixed == 0);
+    assert_true(factors.prelude == 0 && factors.windows == 0 && mpp_scale_factor(&scale) == 0);
     assert_true(mpp_scale_unobserved(&scale) == 1);
 }
 

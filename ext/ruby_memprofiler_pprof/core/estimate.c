@@ -67,8 +67,9 @@ set_interval(mpp_estimate_t *estimate, double n, double t)
     double share = estimate->share, correction = t * t / n;
     double center = (share + correction / 2) / (1 + correction);
     double half = sqrt(correction * (share * (1 - share) + correction / 4)) / (1 + correction);
-    estimate->low = fmax(center - half, 0);
-    estimate->high = fmin(center + half, 1);
+    /* Rounding takes no end beyond the share itself. */
+    estimate->low = fmin(fmax(center - half, 0), share);
+    estimate->high = fmax(fmin(center + half, 1), share);
 }
 
 mpp_estimate_t

@@ -25,7 +25,6 @@
 #include "pending.h"
 #include "resolver.h"
 #include "rows.h"
-#include "scale.h"
 #include "snapshot.h"
 
 /* code, name. Why a sample, or the live record of one, was dropped. */
@@ -208,9 +207,9 @@ mpp_profile_snapshot(mpp_profile_t *profile, const mpp_snapshot_options_t *optio
  * once, before free. [gvl] */
 void mpp_snapshot_give_back(mpp_snapshot_t *snapshot);
 
-/* Multiplies its values, where what the samples stand for is known better than at sampling: by the origin of each row.
- * give_back still undoes what was given out. [gvl] */
-void mpp_snapshot_scale(mpp_snapshot_t *snapshot, mpp_factors_t allocated, mpp_factors_t retained);
+/* Multiplies its values, where what the samples stand for is known better than at sampling. give_back still undoes what
+ * was given out. [gvl] */
+void mpp_snapshot_scale(mpp_snapshot_t *snapshot, double allocated, double retained);
 
 /* Releases what it references. NULL is fine. [gvl] */
 void mpp_snapshot_free(mpp_snapshot_t *snapshot);

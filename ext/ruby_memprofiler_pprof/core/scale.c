@@ -84,13 +84,18 @@ ratio(double part, double whole)
     return whole > 0 ? part / whole : 0;
 }
 
+double
+mpp_scale_factor(const mpp_scale_t *scale)
+{
+    return ratio((double)mpp_scale_seen(scale), mpp_scale_weight(scale));
+}
+
 mpp_factors_t
 mpp_scale_factors(const mpp_scale_t *scale)
 {
     return (mpp_factors_t){
         .windows = ratio(mpp_scale_in_windows(scale), weight_of_windows(scale)),
         .prelude = ratio(mpp_scale_in_prelude(scale), weight_of_prelude(scale)),
-        .mixed = ratio((double)mpp_scale_seen(scale), mpp_scale_weight(scale)),
     };
 }
 

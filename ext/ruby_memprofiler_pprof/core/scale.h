@@ -3,8 +3,8 @@
 
 /*
  * What the samples of burst mode are multiplied by, so that they add up to what the host has counted: over a run, or over
- * a stretch of one. Those of the prelude and those of windows have a scale each, for it is known how many allocations are
- * in the prelude. [any]
+ * a stretch of one. One factor serves for all. As it is known how many allocations are in the prelude, an estimate of what
+ * its samples and windows have found can do better, with a factor for each. [any]
  */
 
 #include "burst.h"
@@ -30,9 +30,11 @@ double mpp_scale_weight(const mpp_scale_t *scale);
  * what its events stand for. */
 uint64_t mpp_scale_seen(const mpp_scale_t *scale);
 
+/* For samples of any origin; 0: there were none. */
+double mpp_scale_factor(const mpp_scale_t *scale);
+
 typedef struct {
     double windows, prelude; /* for samples of these origins; 0: there were none */
-    double mixed; /* for sums over both */
 } mpp_factors_t;
 
 mpp_factors_t mpp_scale_factors(const mpp_scale_t *scale);

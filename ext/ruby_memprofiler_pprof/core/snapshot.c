@@ -238,24 +238,14 @@ scaled(mpp_sum_t sum, double factor)
     return (mpp_sum_t)((long double)sum * (long double)factor);
 }
 
-/* Those without a group are of any origin. */
-static double
-factor_for(const mpp_factors_t *factors, int group)
-{
-    if (group < 0) return factors->mixed;
-    return group == (int)MPP_PRELUDE ? factors->prelude : factors->windows;
-}
-
 void
-mpp_snapshot_scale(mpp_snapshot_t *snapshot, mpp_factors_t allocated, mpp_factors_t retained)
+mpp_snapshot_scale(mpp_snapshot_t *snapshot, double allocated, double retained)
 {
     for (uint32_t i = 0; i < snapshot->view.n_rows; i++) {
         mpp_sum_t *values = snapshot->rows[i].values;
-        int group = mpp_labels_group(snapshot->rows[i].labels);
-        double of_allocated = factor_for(&allocated, group), of_retained = factor_for(&retained, group);
-        values[MPP_ALLOCATED_COUNT] = scaled(values[MPP_ALLOCATED_COUNT], of_allocated);
-        values[MPP_ALLOCATED_BYTES] = scaled(values[MPP_ALLOCATED_BYTES], of_allocated);
-        values[MPP_RETAINED_COUNT] = scaled(values[MPP_RETAINED_COUNT], of_retained);
-        values[MPP_RETAINED_BYTES] = scaled(values[MPP_RETAINED_BYTES], of_retained);
+        values[MPP_ALLOCATED_COUNT] = scaled(values[MPP_ALLOCATED_COUNT], allocated);
+        values[MPP_ALLOCATED_BYTES] = scaled(values[MPP_ALLOCATED_BYTES], allocated);
+        values[MPP_RETAINED_COUNT] = scaled(values[MPP_RETAINED_COUNT], retained);
+        values[MPP_RETAINED_BYTES] = scaled(values[MPP_RETAINED_BYTES], retained);
     }
 }

@@ -361,7 +361,7 @@ scale_snapshot(flush_t *flush)
     flush->in_bursts = true;
     mpp_scale_t run = mpp_bursts_scale(collector, false);
     flush->scale = mpp_bursts_scale(collector, flush->delta);
-    mpp_snapshot_scale(flush->snapshot, mpp_scale_factors(&flush->scale), mpp_scale_factors(&run));
+    mpp_snapshot_scale(flush->snapshot, mpp_scale_factor(&flush->scale), mpp_scale_factor(&run));
     flush->retained_scale = run;
     if (flush->delta) mpp_bursts_flushed(collector, &flush->scale);
 }
@@ -403,18 +403,20 @@ set(VALUE hash, const char *name, VALUE value)
     rb_hash_aset(hash, ID2SYM(rb_intern(name)), value);
 }
 
-/* What samples stand for, once scaled: by group of windows, and of the prelude. */
+/* What the samples stand for, by group of windows and of the prelude. The factors are for values that have been scaled. */
 static VALUE
 spread_of(const mpp_scale_t *scale)
 {
     mpp_factors_t factors = mpp_scale_factors(scale);
-    double factor = factors.windows / (double)MPP_WEIGHT_ONE;
+    double factor = factors.windows / (double)MPP_WEIGHT_ONE, scaled = mpp_scale_factor(scale);
     VALUE hash = rb_hash_new(), groups = rb_ary_new_capa(MPP_N_GROUPS);
     for (size_t i = 0; i < MPP_N_GROUPS; i++) rb_ary_push(groups, DBL2NUM((double)scale->weight[i] * factor));
     set(hash, "groups", rb_obj_freeze(groups));
     set(hash, "windows", ULL2NUM(scale->n_windows));
     set(hash, "prelude", DBL2NUM(mpp_scale_in_prelude(scale)));
-    set(hash, "prelude_factor", DBL2NUM(factors.prelude));
+    set(hash, "windows_factor", DBL2NUM(scaled > 0 ? factors.windows / scaled : 0));
+    set(hash, "prelude_factor", DBL2NUM(scaled > 0 ? factors.prelude / scaled : 0));
+    set(hash, "prelude_rate", DBL2NUM(factors.prelude > 0 ? MPP_PRELUDE_RATE / factors.prelude : MPP_PRELUDE_RATE));
     set(hash, "unobserved", DBL2NUM(mpp_scale_unobserved(scale)));
     return rb_obj_freeze(hash);
 }
@@ -426,7 +428,6 @@ build_spread(const flush_t *flush, const output_t *spread)
     VALUE hash = rb_hash_new();
     set(hash, "pprof_data", rb_obj_freeze(rb_str_new(spread->bytes, (long)spread->length)));
     set(hash, "prelude_group", UINT2NUM(MPP_PRELUDE));
-    set(hash, "prelude_rate", DBL2NUM(MPP_PRELUDE_RATE));
     set(hash, "allocated", spread_of(&flush->scale));
     set(hash, "retained", spread_of(&flush->retained_scale));
     return rb_obj_freeze(hash);

@@ -48,7 +48,7 @@ static VALUE
 estimated_allocations(const reading_t *reading)
 {
     const mpp_collector_t *collector = &reading->collector;
-    double factor = mpp_scale_factors(&reading->scale).mixed;
+    double factor = mpp_scale_factor(&reading->scale);
     const struct {
         const char *name;
         mpp_sum_t weight;
