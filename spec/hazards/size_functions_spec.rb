@@ -120,7 +120,7 @@ RSpec.describe "size functions" do
         collector = #{kind.code}
         collector.start!
         kept = []
-        kept << StrangeData.new { (sleep(0.05) if asleep); 8 } until collector.live_heap_samples_count > 1
+        kept << StrangeData.new { (sleep(0.05) if asleep); 8 } until collector.live_heap_samples_count > #{kind.exact? ? 1 : 20}
         done = 0
         thread = Thread.new { 200.times { Object.new } && done += 200 while true }
         before = collector.stats[:allocations]
@@ -130,7 +130,7 @@ RSpec.describe "size functions" do
         allocations = collector.stats[:allocations]
         thread.kill.join
         own = allocations[:own] - before[:own]
-        abort "taken for ours: \#{own} of \#{done}" unless done > 1_000 && own < 1_000
+        abort "taken for ours: \#{own} of \#{done}" unless done > 1_000 && own < [5_000, done].min
         $stdout.binmode.write(collector.flush.pprof_data)
       RUBY
       expect(ProfileRules.violations(output.b)).to eq []
