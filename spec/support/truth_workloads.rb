@@ -10,6 +10,9 @@ module TruthWorkloads
   Workload = Struct.new(:name, :sites, :body, :native_call, keyword_init: true) do
     # @return [Counter]
     def run(seconds) = Counter.new(sites).tap { |counter| body.call(counter, seconds) }
+
+    # @return [void]
+    def prepare = nil
   end
 
   # Counts while it allocates.
@@ -28,6 +31,17 @@ module TruthWorkloads
       { allocations: counts, retained_objects: @rings.transform_values(&:size),
         retained_size: @rings.transform_values { |ring| ring.sum { |object| ObjectSpace.memsize_of(object) } } }
     end
+
+    # @return [Integer] all that the sites have of it
+    def whole(type) = truth.fetch(type).values.sum
+
+    # @return [Numeric] what the profile has in place of that: of allocations what it has of the sites, else the same
+    def found_whole(data, type)
+      type == :allocations ? counts.keys.sum { |site| data.estimate(pattern(site), type: type).value } : whole(type)
+    end
+
+    # @return [Regexp]
+    def pattern(site) = /#{site}\z/
 
     # @return [void]
     def at(site, n)
