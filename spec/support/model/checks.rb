@@ -271,8 +271,9 @@ module Model
       return unless complete?(stats) && expected.deep? && observed
 
       if run.rate.nil?
-        windows = stats[:burst] ? stats[:burst][:windows] : 0
-        @findings << [:burst, observed_at_sites(observed), run.totals.values.sum] if windows >= 10
+        windows, samples = stats[:burst] ? stats[:burst].values_at(:windows, :prelude_samples) : [0, 0]
+        enough = windows >= 10 || samples >= 40
+        @findings << [:burst, observed_at_sites(observed), run.totals.values.sum] if enough
       elsif !run.exact?
         scale = expected.raw? ? 1 : run.rate
         @findings << [:draws, "allocations", run.rate, (observed_at_sites(observed) * scale).round, run.totals.values.sum]
