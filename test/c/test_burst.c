@@ -731,15 +731,29 @@ test_the_prelude_samples_each_alike(void **state)
     assert_int_equal(totals()->n_ticks + totals()->n_windows + totals()->missed_ns, 0);
 }
 
-/* Until the last sample, while it lasts. */
+/* Up to its last sample, or to where that is asked for, which moves no sample. */
 static void
 test_the_prelude_is_counted_as_it_goes(void **state)
 {
     (void)state;
     mpp_burst_begin_prelude(&burst, PRELUDE_NS);
-    (void)allocate_in_prelude(100000);
+    unsigned n_samples = allocate_in_prelude(100000);
     assert_in_range(totals()->n_prelude_events, 97000, 100000);
     assert_true(totals()->event_weight == (mpp_sum_t)totals()->n_prelude_events << MPP_WEIGHT_BITS);
+
+    set_up(&config);
+    mpp_burst_begin_prelude(&burst, PRELUDE_NS);
+    for (unsigned i = 1; i <= 1000; i++) {
+        n_samples -= allocate_in_prelude(100);
+        mpp_burst_count_prelude(&burst);
+        mpp_burst_count_prelude(&burst);
+        assert_int_equal(totals()->n_prelude_events, 100 * i);
+        assert_int_equal(mpp_burst_told(&burst), 100 * i);
+    }
+    assert_int_equal(n_samples, 0);
+    mpp_burst_end_prelude(&burst, PRELUDE_NS, 100000);
+    mpp_burst_count_prelude(&burst); /* nothing more */
+    assert_int_equal(totals()->n_prelude_events, 100000);
 }
 
 static void

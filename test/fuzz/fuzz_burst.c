@@ -284,7 +284,11 @@ do_pass_over(host_t *host)
 static void
 do_calibrate(host_t *host)
 {
-    if (host->burst.phase == MPP_BURST_PRELUDE) return;
+    mpp_burst_count_prelude(&host->burst);
+    if (host->burst.phase == MPP_BURST_PRELUDE) {
+        assert_int_equal(host->burst.totals.n_prelude_events, host->n_seen);
+        return;
+    }
     mpp_burst_calibrate(&host->burst, host->n_allocations);
 }
 

@@ -119,13 +119,22 @@ start_prelude_step(mpp_burst_t *burst)
     burst->step = burst->countdown = (uint32_t)min_u64(burst->sampler.gap, UINT32_MAX - 1) + 1;
 }
 
+/* The countdown goes on from where it is. */
 static void
-count_in_prelude(mpp_burst_t *burst, uint32_t n)
+count_step(mpp_burst_t *burst)
 {
+    uint32_t n = burst->step - burst->countdown;
+    burst->step = burst->countdown;
     burst->n_told += n;
     burst->totals.n_events += n;
     burst->totals.n_prelude_events += n;
     burst->totals.event_weight += (mpp_sum_t)n << MPP_WEIGHT_BITS;
+}
+
+void
+mpp_burst_count_prelude(mpp_burst_t *burst)
+{
+    if (burst->phase == MPP_BURST_PRELUDE) count_step(burst);
 }
 
 void
@@ -141,7 +150,7 @@ mpp_burst_begin_prelude(mpp_burst_t *burst, uint64_t end_ns)
 static mpp_burst_verdict_t
 judge_in_prelude(mpp_burst_t *burst)
 {
-    count_in_prelude(burst, burst->step);
+    count_step(burst); /* down to 0 */
     burst->weight = burst->sampler.weight;
     burst->totals.n_prelude_samples++;
     mpp_sampler_draw(&burst->sampler);
@@ -154,7 +163,7 @@ void
 mpp_burst_end_prelude(mpp_burst_t *burst, uint64_t cpu_ns, uint64_t n_allocations)
 {
     if (burst->phase != MPP_BURST_PRELUDE) return;
-    count_in_prelude(burst, burst->step - burst->countdown);
+    count_step(burst);
     burst->phase = MPP_BURST_OUT;
     burst->step = burst->countdown = 1;
     burst->totals.spent_ns += burst->own_ns + (uint64_t)((double)burst->n_told * burst->hook_ns);

@@ -80,7 +80,7 @@ typedef struct {
     uint64_t n_events;      /* allocations that fell into windows or the prelude, sampled or not */
     mpp_sum_t event_weight; /* what these stand for, in units of 2^-32: the sum of M / window over them, in the prelude
                                themselves. An estimate of all allocations that does not use the host's counter */
-    uint64_t n_prelude_samples, n_prelude_events; /* of the latter up to the last sample, while the prelude lasts */
+    uint64_t n_prelude_samples, n_prelude_events; /* see mpp_burst_count_prelude */
     uint64_t spent_ns;      /* CPU time that profiling took, as far as it is measured or known */
     uint64_t cpu_ns;        /* CPU time of the process, as told by mpp_burst_open */
 } mpp_burst_totals_t;
@@ -143,6 +143,9 @@ uint64_t mpp_burst_due(const mpp_burst_t *burst);
 
 /* Right after init, with the hook in: the prelude lasts until CPU time end_ns since init, which is due first. [gvl] */
 void mpp_burst_begin_prelude(mpp_burst_t *burst, uint64_t end_ns);
+
+/* While it lasts, its events are in the totals up to its last sample; or up to now, after this. [gvl] */
+void mpp_burst_count_prelude(mpp_burst_t *burst);
 
 /* Its end, at that CPU time since init, and after so many allocations by the host's counter: the hook is out, and the first
  * tick is drawn. What it has cost is no part of the budget. Not in a prelude: nothing. [gvl] */

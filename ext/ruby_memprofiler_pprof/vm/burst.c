@@ -407,6 +407,12 @@ allocated_by_program(const mpp_collector_t *collector)
     return allocated > own ? allocated - own : 0;
 }
 
+void
+mpp_bursts_count_prelude(mpp_collector_t *collector)
+{
+    mpp_burst_count_prelude(&collector->bursts.machine);
+}
+
 mpp_scale_t
 mpp_bursts_scale(const mpp_collector_t *collector, bool delta)
 {

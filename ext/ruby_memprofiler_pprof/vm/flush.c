@@ -359,6 +359,7 @@ scale_snapshot(flush_t *flush)
     mpp_collector_t *collector = flush->collector;
     if (!collector->bursts.running) return;
     flush->in_bursts = true;
+    mpp_bursts_count_prelude(collector);
     mpp_scale_t run = mpp_bursts_scale(collector, false);
     flush->scale = mpp_bursts_scale(collector, flush->delta);
     mpp_snapshot_scale(flush->snapshot, mpp_scale_factor(&flush->scale), mpp_scale_factor(&run));

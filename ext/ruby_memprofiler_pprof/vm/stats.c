@@ -227,6 +227,7 @@ mpp_stats(mpp_collector_t *collector)
     reading.weak_map_bytes = mpp_weak_map_bytes(&collector->weak_map);
     mpp_profile_stats(collector->profile, &reading.profile);
     reading.counted = mpp_profile_counted(collector->profile);
+    mpp_bursts_count_prelude(collector);
     reading.scale = mpp_bursts_scale(collector, false);
     reading.vm_allocated = mpp_run_vm_allocated(collector); /* once, and last: other Ractors go on allocating */
     reading.unseen = mpp_run_unseen(collector, reading.vm_allocated);

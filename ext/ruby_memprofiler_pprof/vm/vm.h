@@ -282,6 +282,9 @@ void mpp_bursts_close(mpp_collector_t *collector);
  * the windows that it has had, and `fallback` tells why. [gvl] */
 void mpp_bursts_keep_ticking(void);
 
+/* The prelude's events are counted up to now, for mpp_bursts_scale. [gvl] */
+void mpp_bursts_count_prelude(mpp_collector_t *collector);
+
 /* Over the run, or since the last delta flush. A delta without a sample has nothing that could stand for its allocations:
  * it is zero, and they are the next one's. [gvl] */
 mpp_scale_t mpp_bursts_scale(const mpp_collector_t *collector, bool delta);
