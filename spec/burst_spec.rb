@@ -423,6 +423,68 @@ RSpec.describe "burst mode" do
       expect(balance(collector).reduce(:-)).to eq 0
     end
 
+    it "ends also where the program has taken the timer's signal" do
+      output = Child.run(<<~'RUBY')
+        collector = MemprofilerPprof::Collector.new(mode: :burst, prelude: 0.1)
+        collector.start!
+        trap(collector.stats[:burst][:signal]) {}
+        burn(0.15)
+        seen = collector.instance_eval { stats }[:burst]
+        n = seen[:prelude_samples]
+        burn(0.3)
+        print seen[:in_prelude], " ", collector.stats[:burst][:prelude_samples] == n
+      RUBY
+      expect(output).to eq "false true"
+    end
+
+    it "costs what the stats tell, while it lasts" do
+      collector = bursts(prelude: 60)
+      collector.start!
+      busy(0.1)
+      during = collector.stats[:burst][:overhead]
+      collector.stop!
+      expect(during).to be_between(0.001, 0.9)
+    end
+
+    it "is not worth less after one window than after none" do
+      collector = bursts(prelude: 0.05)
+      kept = []
+      collector.start!
+      Array.new(200) { kept << "kept" * 20 } while collector.stats[:burst][:in_prelude]
+      nil while collector.stats[:burst][:windows].zero? && 200.times { Object.new }
+      data = collector.snapshot
+      collector.stop!
+      data_types = %i[allocations allocation_size retained_objects retained_size]
+      expect(data_types.map { |type| data.estimate(/./, type: type) }).to all(have_attributes(low: be > 0, high: be_finite))
+    end
+
+    it "goes on where another Ractor has switched its hook off, and tells what it has not seen", if: RUBY_VERSION >= "3.3" do
+      output = Child.run(<<~'RUBY', "-W0", at_once: true)
+        collector = MemprofilerPprof::Collector.new(mode: :burst, prelude: 60)
+        collector.start!
+        6.times { take(Ractor.new { Array.new(1_000) { Object.new } && 1 }) }
+        3.times { GC.start }
+        sleep(0.001) until Ractor.count == 1
+        50_000.times { Object.new } # not seen, if it is off
+        seen = Array.new(5) do
+          collector.flush
+          before = collector.stats[:burst][:prelude_samples]
+          50_000.times { Object.new }
+          collector.stats[:burst][:prelude_samples] - before
+        end
+        stats = collector.stats
+        total = allocations_in(collector.snapshot)
+        abort "off: #{seen}" unless seen.max > 350
+        abort "in windows: #{stats[:burst]}" unless stats[:burst][:in_prelude] && stats[:burst][:windows].zero?
+        abort "unbalanced: #{stats[:allocations]}" unless imbalance(collector).zero?
+        counted = stats[:allocations][:counted]
+        abort "seen, all of it: #{stats[:allocations]}" unless stats[:allocations][:unseen] >= (RUBY_VERSION < "4.0" ? 6_000 : 0)
+        abort "#{total} of #{counted}" unless (total - counted).abs < counted * 0.01
+        print "end"
+      RUBY
+      expect(output).to eq "end"
+    end
+
     it "ends where a Ractor begins that no hook may see", if: RUBY_VERSION < "3.3" do
       output = Child.run(<<~'RUBY', "-W0", at_once: true)
         collector = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.5, prelude: 60)

@@ -51,9 +51,21 @@ module MemprofilerPprof
       parts = []
       parts << of_windows(late, types, index, spread) if spread.fetch(:groups).sum.positive?
       parts << of_prelude(early, types, index, spread) if spread.fetch(:prelude).positive?
+      bound(parts.first, types, index, spread) if parts.size == 2
       return [0.0, Float::INFINITY, 0.0, Float::INFINITY] if parts.empty?
 
       parts.inject { |left, right| MemprofilerPprof.__send__(:add_estimates_native, left, right) }
+    end
+
+    # What one group of windows says is nothing; but it is no more than windows stand for, as far as they tell.
+    def bound(numbers, types, index, spread)
+      return if numbers.last.finite?
+
+      whole = @profile.samples.sum do |sample|
+        group = sample.labels["group"]
+        group && group != @spread.fetch(:prelude_group) ? sample.values.fetch(types[index]) : 0
+      end
+      numbers[-1] = [whole * spread.fetch(:windows_factor), numbers.first].max
     end
 
     def of_windows(samples, types, index, spread)

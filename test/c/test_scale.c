@@ -96,6 +96,13 @@ test_other_ractors_are_left_out(void **state)
 {
     (void)state;
     mpp_scale_t scale = usual();
+    scale.n_unseen = 2500;
+    assert_int_equal(mpp_scale_seen(&scale), 7500);
+    assert_adds_up(&scale);
+    assert_true(near(mpp_scale_factors(&scale).prelude, 1000 / 1200.0)); /* not of those that it has seen */
+    scale.n_unseen = 20000;
+    assert_int_equal(mpp_scale_seen(&scale), 0);
+    scale.n_unseen = 0;
     scale.n_elsewhere = 1;
     assert_int_equal(mpp_scale_seen(&scale), 10000);
     scale.event_weight = (mpp_sum_t)4000 << MPP_WEIGHT_BITS;
@@ -110,11 +117,13 @@ test_what_is_given_out_can_be_given_back(void **state)
 {
     (void)state;
     mpp_scale_t sum = usual(), part = usual();
+    sum.n_unseen = part.n_unseen = 7;
     mpp_scale_add(&sum, &part);
     assert_int_equal(sum.allocated, 20000);
     assert_int_equal(sum.n_windows, 64);
     assert_int_equal(sum.n_prelude_samples, 24);
     assert_int_equal(sum.n_prelude_events, 2000);
+    assert_int_equal(sum.n_unseen, 14);
     assert_true(near(mpp_scale_weight(&sum), 2 * mpp_scale_weight(&part)));
     mpp_scale_subtract(&sum, &part);
     mpp_scale_subtract(&sum, &part);

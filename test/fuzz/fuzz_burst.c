@@ -284,7 +284,7 @@ do_pass_over(host_t *host)
 static void
 do_calibrate(host_t *host)
 {
-    mpp_burst_count_prelude(&host->burst);
+    mpp_burst_count_prelude(&host->burst, host->cpu_ns);
     if (host->burst.phase == MPP_BURST_PRELUDE) {
         assert_int_equal(host->burst.totals.n_prelude_events, host->n_seen);
         return;

@@ -95,6 +95,19 @@ draw_due(mpp_burst_t *burst)
     burst->due_ns += (uint64_t)(dead - (mean - dead) * log(mpp_random_unit(&burst->sampler.random)));
 }
 
+/* Of a process that has always been going on: so the time right after the begin is as likely as any. */
+static void
+draw_first_due(mpp_burst_t *burst)
+{
+    double mean = mean_interval(burst), early = mean * mpp_random_unit(&burst->sampler.random);
+    if (early >= (double)dead_time(burst)) {
+        draw_due(burst);
+    } else {
+        burst->drawn_mean_ns = (uint64_t)mean;
+        burst->due_ns += (uint64_t)early;
+    }
+}
+
 void
 mpp_burst_init(mpp_burst_t *burst, const mpp_burst_config_t *config, const mpp_clock_t *clock)
 {
@@ -108,7 +121,7 @@ mpp_burst_init(mpp_burst_t *burst, const mpp_burst_config_t *config, const mpp_c
         .mean_ns = FIRST_TICK_COST_NS / (AIM_OF_BUDGET * config->overhead),
     };
     mpp_sampler_init(&burst->sampler, 1, config->seed);
-    draw_due(burst);
+    draw_first_due(burst);
 }
 
 /* The prelude. */
@@ -126,15 +139,19 @@ count_step(mpp_burst_t *burst)
     uint32_t n = burst->step - burst->countdown;
     burst->step = burst->countdown;
     burst->n_told += n;
+    burst->totals.spent_ns += burst->own_ns + (uint64_t)(n * burst->hook_ns);
+    burst->own_ns = 0;
     burst->totals.n_events += n;
     burst->totals.n_prelude_events += n;
     burst->totals.event_weight += (mpp_sum_t)n << MPP_WEIGHT_BITS;
 }
 
 void
-mpp_burst_count_prelude(mpp_burst_t *burst)
+mpp_burst_count_prelude(mpp_burst_t *burst, uint64_t cpu_ns)
 {
-    if (burst->phase == MPP_BURST_PRELUDE) count_step(burst);
+    if (burst->phase != MPP_BURST_PRELUDE) return;
+    count_step(burst);
+    burst->totals.cpu_ns = cpu_ns;
 }
 
 void
@@ -166,11 +183,10 @@ mpp_burst_end_prelude(mpp_burst_t *burst, uint64_t cpu_ns, uint64_t n_allocation
     count_step(burst);
     burst->phase = MPP_BURST_OUT;
     burst->step = burst->countdown = 1;
-    burst->totals.spent_ns += burst->own_ns + (uint64_t)((double)burst->n_told * burst->hook_ns);
     burst->totals.cpu_ns = burst->calibrated_ns = burst->due_ns = cpu_ns;
     burst->calibrated_allocations = n_allocations;
     burst->paced_ns = burst->apart_ns = 0;
-    draw_due(burst);
+    draw_first_due(burst);
 }
 
 /* Ticks. */

@@ -144,8 +144,9 @@ uint64_t mpp_burst_due(const mpp_burst_t *burst);
 /* Right after init, with the hook in: the prelude lasts until CPU time end_ns since init, which is due first. [gvl] */
 void mpp_burst_begin_prelude(mpp_burst_t *burst, uint64_t end_ns);
 
-/* While it lasts, its events are in the totals up to its last sample; or up to now, after this. [gvl] */
-void mpp_burst_count_prelude(mpp_burst_t *burst);
+/* While it lasts, its events and what they have cost are in the totals up to its last sample; or up to now, at that CPU time
+ * since init, after this. [gvl] */
+void mpp_burst_count_prelude(mpp_burst_t *burst, uint64_t cpu_ns);
 
 /* Its end, at that CPU time since init, and after so many allocations by the host's counter: the hook is out, and the first
  * tick is drawn. What it has cost is no part of the budget. Not in a prelude: nothing. [gvl] */

@@ -13,6 +13,7 @@ mpp_scale_add(mpp_scale_t *sum, const mpp_scale_t *other)
     sum->n_prelude_events += other->n_prelude_events;
     sum->event_weight += other->event_weight;
     sum->missed_ns += other->missed_ns;
+    sum->n_unseen += other->n_unseen;
     sum->n_elsewhere += other->n_elsewhere;
     for (size_t i = 0; i < MPP_N_ORIGINS; i++) sum->weight[i] += other->weight[i];
 }
@@ -26,6 +27,7 @@ mpp_scale_subtract(mpp_scale_t *sum, const mpp_scale_t *other)
     sum->n_prelude_events -= other->n_prelude_events;
     sum->event_weight -= other->event_weight;
     sum->missed_ns -= other->missed_ns;
+    sum->n_unseen -= other->n_unseen;
     sum->n_elsewhere -= other->n_elsewhere;
     for (size_t i = 0; i < MPP_N_ORIGINS; i++) sum->weight[i] -= other->weight[i];
 }
@@ -60,7 +62,8 @@ uint64_t
 mpp_scale_seen(const mpp_scale_t *scale)
 {
     uint64_t by_events = (uint64_t)(scale->event_weight >> MPP_WEIGHT_BITS);
-    return scale->n_elsewhere > 0 && by_events < scale->allocated ? by_events : scale->allocated;
+    uint64_t by_count = scale->allocated > scale->n_unseen ? scale->allocated - scale->n_unseen : 0;
+    return scale->n_elsewhere > 0 && by_events < by_count ? by_events : by_count;
 }
 
 /* Where only one origin has samples, they stand for all. */

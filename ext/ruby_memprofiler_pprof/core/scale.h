@@ -17,6 +17,7 @@ typedef struct {
     uint64_t n_prelude_events;
     mpp_sum_t event_weight; /* that all events in windows and the prelude stand for, sampled or not */
     uint64_t missed_ns;     /* CPU time that belonged to windows and was not observed */
+    uint64_t n_unseen;      /* of `allocated`, in the prelude: the hook was not told of them (another Ractor's, mostly) */
     uint64_t n_elsewhere;   /* signs of other Ractors, whose allocations are in `allocated`: 0: there were none */
 } mpp_scale_t;
 
@@ -26,8 +27,8 @@ void mpp_scale_subtract(mpp_scale_t *sum, const mpp_scale_t *other);
 /* In allocations: what its samples stand for, as they were weighed. */
 double mpp_scale_weight(const mpp_scale_t *scale);
 
-/* Of the allocations that the host has counted, those of the main Ractor: all of them where no other one was noticed, else
- * what its events stand for. */
+/* Of the allocations that the host has counted, those of the main Ractor: all that are not known to be unseen, where no other
+ * Ractor was noticed in windows, else what its events stand for. */
 uint64_t mpp_scale_seen(const mpp_scale_t *scale);
 
 /* For samples of any origin; 0: there were none. */

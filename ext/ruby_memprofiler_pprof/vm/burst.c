@@ -200,6 +200,17 @@ open_window(mpp_collector_t *collector, const mpp_tick_t *tick, uint64_t cpu_ns)
     mpp_burst_spent(&bursts->machine, mpp_thread_cpu_ns() - start);
 }
 
+/* Own work is in the VM's count, and no sample stands for it. */
+static uint64_t
+allocated_by_program(const mpp_collector_t *collector)
+{
+    const mpp_bursts_t *bursts = &collector->bursts;
+    size_t own_now = collector->state == MPP_RUNNING ? mpp_process.own_allocated : bursts->own_at_stop;
+    uint64_t own = own_now - bursts->own_base;
+    uint64_t allocated = mpp_run_vm_allocated(collector);
+    return allocated > own ? allocated - own : 0;
+}
+
 /* -- the prelude -- */
 
 static void
@@ -212,12 +223,48 @@ begin_prelude(mpp_collector_t *collector)
     mpp_burst_begin_prelude(&bursts->machine, bursts->prelude_ns);
 }
 
-/* Whether there are other Ractors is left to windows, in which no compaction makes the VM count what no hook is told of. */
+/* Of what the VM has counted since its begin, what the hook was not told of: another Ractor's, what was allocated while one
+ * had switched our hook off, and what compaction moves and puts back (3.4). */
+static uint64_t
+unseen_in_prelude(const mpp_collector_t *collector)
+{
+    uint64_t told = mpp_burst_told(&collector->bursts.machine), allocated = allocated_by_program(collector);
+    return allocated > told ? allocated - told : 0;
+}
+
+static bool
+in_prelude(const mpp_collector_t *collector)
+{
+    return collector->bursts.running && collector->bursts.machine.phase == MPP_BURST_PRELUDE;
+}
+
+bool
+mpp_bursts_doubt(const mpp_collector_t *collector)
+{
+    return in_prelude(collector) && unseen_in_prelude(collector) > collector->bursts.n_unseen;
+}
+
+/* It never becomes less, for flushes have given it out. */
+static void
+note_unseen(mpp_collector_t *collector)
+{
+    if (mpp_bursts_doubt(collector)) collector->bursts.n_unseen = unseen_in_prelude(collector);
+}
+
+void
+mpp_bursts_count_prelude(mpp_collector_t *collector)
+{
+    if (!in_prelude(collector)) return;
+    note_unseen(collector);
+    mpp_burst_count_prelude(&collector->bursts.machine, mpp_cpu_ns() - collector->bursts.cpu_base_ns);
+}
+
 static void
 end_prelude(mpp_collector_t *collector)
 {
     mpp_bursts_t *bursts = &collector->bursts;
     uint64_t cpu_ns = mpp_cpu_ns();
+    note_unseen(collector);
     set_hook(collector, false);
     mpp_burst_end_prelude(&bursts->machine, cpu_ns - bursts->cpu_base_ns, mpp_run_vm_allocated(collector));
 }
@@ -251,24 +298,39 @@ static void
 pass_over_refused(mpp_collector_t *collector, uint64_t refused_ns)
 {
     mpp_bursts_t *bursts = &collector->bursts;
-    if (due_ns(bursts) > refused_ns || bursts->machine.phase == MPP_BURST_PRELUDE) return;
+    if (due_ns(bursts) > refused_ns || in_prelude(collector)) return;
     mpp_burst_pass_over(&bursts->machine, refused_ns - bursts->cpu_base_ns);
 }
 
+/* Any job ends it, for the program may have taken the timer's signal, and the hook is in. */
 static void
-take_tick(mpp_collector_t *collector, const mpp_tick_t *tick, uint64_t cpu_ns)
+end_preludes(void)
 {
-    if (collector->bursts.machine.phase == MPP_BURST_PRELUDE) {
+    bool any = false;
+    for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
+        mpp_run_notice_fork(collector);
+        if (!in_prelude(collector) || mpp_cpu_ns() < due_ns(&collector->bursts)) continue;
         end_prelude(collector);
-    } else {
-        open_window(collector, tick, cpu_ns);
+        any = true;
     }
+    if (any) arm_for_the_next();
+}
+
+void
+mpp_bursts_mend(mpp_collector_t *collector)
+{
+    if (!mpp_bursts_doubt(collector)) return;
+    note_unseen(collector);
+    set_hook(collector, false);
+    set_hook(collector, true); /* which makes the VM announce what the hooks of this Ractor want */
+    if (!collector->bursts.hook_in) mpp_bursts_close(collector);
 }
 
 void
 mpp_bursts_tick(void)
 {
     mpp_tick_t tick;
+    end_preludes();
     if (!mpp_timer_take(&tick)) return;
     uint64_t refused_ns = mpp_timer_refused_ns();
     uint64_t cpu_ns = mpp_cpu_ns(); /* may be stale, but the tick has come */
@@ -276,7 +338,7 @@ mpp_bursts_tick(void)
     for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
         mpp_run_notice_fork(collector);
         if (collector->bursts.running) pass_over_refused(collector, refused_ns);
-        if (collector->bursts.running && due_ns(&collector->bursts) <= cpu_ns) take_tick(collector, &tick, cpu_ns);
+        if (collector->bursts.running && due_ns(&collector->bursts) <= cpu_ns) open_window(collector, &tick, cpu_ns);
     }
     arm_for_the_next();
 }
@@ -286,7 +348,7 @@ mpp_bursts_close(mpp_collector_t *collector)
 {
     mpp_bursts_t *bursts = &collector->bursts;
     if (!bursts->running) return;
-    if (bursts->machine.phase == MPP_BURST_PRELUDE) {
+    if (in_prelude(collector)) {
         end_prelude(collector);
         arm_for_the_next();
         return;
@@ -309,7 +371,7 @@ mpp_bursts_reset(mpp_collector_t *collector)
     mpp_burst_init(&bursts->machine, &config, &(mpp_clock_t){now, cpu_since_open, bursts});
     bursts->cpu_base_ns = mpp_cpu_ns();
     bursts->own_base = mpp_process.own_allocated;
-    bursts->n_elsewhere = 0;
+    bursts->n_elsewhere = bursts->n_unseen = 0;
     bursts->counted_at_open = mpp_compat_allocated_objects();
     memset(bursts->weight, 0, sizeof(bursts->weight));
     bursts->flushed = (mpp_scale_t){0};
@@ -396,23 +458,6 @@ mpp_bursts_keep_ticking(void)
 
 /* -- scale -- */
 
-/* Own work is in the VM's count, and no sample stands for it. */
-static uint64_t
-allocated_by_program(const mpp_collector_t *collector)
-{
-    const mpp_bursts_t *bursts = &collector->bursts;
-    size_t own_now = collector->state == MPP_RUNNING ? mpp_process.own_allocated : bursts->own_at_stop;
-    uint64_t own = own_now - bursts->own_base;
-    uint64_t allocated = mpp_run_vm_allocated(collector);
-    return allocated > own ? allocated - own : 0;
-}
-
-void
-mpp_bursts_count_prelude(mpp_collector_t *collector)
-{
-    mpp_burst_count_prelude(&collector->bursts.machine);
-}
-
 mpp_scale_t
 mpp_bursts_scale(const mpp_collector_t *collector, bool delta)
 {
@@ -425,6 +470,7 @@ mpp_bursts_scale(const mpp_collector_t *collector, bool delta)
         .n_prelude_events = totals->n_prelude_events,
         .event_weight = totals->event_weight,
         .missed_ns = totals->missed_ns,
+        .n_unseen = bursts->n_unseen,
         .n_elsewhere = bursts->n_elsewhere,
     };
     memcpy(scale.weight, bursts->weight, sizeof(scale.weight));

@@ -265,8 +265,8 @@ comment_bursts(flush_t *flush)
                 flush->scale.n_prelude_samples && flush->scale.n_windows ? " after the prelude" : "");
     add_comment(flush, "scale: %llu allocations counted by the VM, %.0f estimated from samples alone",
                 (unsigned long long)flush->scale.allocated, mpp_scale_weight(&flush->scale));
-    if (flush->scale.n_elsewhere == 0) return;
-    add_comment(flush, "other Ractors: about %llu of these allocations, which are not in this profile",
+    if (flush->scale.n_elsewhere == 0 && flush->scale.n_unseen == 0) return;
+    add_comment(flush, "other Ractors, or not seen: about %llu of these allocations, which are not in this profile",
                 (unsigned long long)(flush->scale.allocated - mpp_scale_seen(&flush->scale)));
 }
 

@@ -155,7 +155,11 @@ void
 mpp_hooks_mend(mpp_collector_t *collector)
 {
     collector->hooks_doubtful = false;
-    if (collector->state != MPP_RUNNING || collector->bursts.running || mpp_process.n_pauses > 0) return;
+    if (collector->state != MPP_RUNNING || mpp_process.n_pauses > 0) return;
+    if (collector->bursts.running) {
+        mpp_bursts_mend(collector);
+        return;
+    }
     bool lost = !is_called(collector);
     uint64_t unseen = mpp_run_unseen(collector, mpp_run_vm_allocated(collector));
     if (lost) {
@@ -168,8 +172,11 @@ mpp_hooks_mend(mpp_collector_t *collector)
 void
 mpp_hooks_doubt(mpp_collector_t *collector)
 {
-    if (is_probing || collector->bursts.running || mpp_compat_in_other_ractor()) return;
-    if (mpp_run_unseen(collector, mpp_run_vm_allocated(collector)) <= collector->unseen_when_called) return;
+    if (is_probing || mpp_compat_in_other_ractor()) return;
+    bool in_doubt = collector->bursts.running
+                        ? mpp_bursts_doubt(collector)
+                        : mpp_run_unseen(collector, mpp_run_vm_allocated(collector)) > collector->unseen_when_called;
+    if (!in_doubt) return;
     collector->hooks_doubtful = true;
     mpp_compat_trigger_job();
 }

@@ -68,9 +68,11 @@ estimated_allocations(const reading_t *reading)
     }
     set(hash, "counted", ULL2NUM(rest));
     set(hash, "own", ULL2NUM(reading->vm_allocated - reading->scale.allocated));
-    set(hash, "other_ractor", ULL2NUM(reading->scale.allocated - seen));
+    uint64_t unseen = reading->scale.n_unseen, not_seen = reading->scale.allocated - seen;
+    if (unseen > not_seen) unseen = not_seen;
+    set(hash, "other_ractor", ULL2NUM(not_seen - unseen));
     set(hash, "hook_lost", INT2FIX(0));
-    set(hash, "unseen", INT2FIX(0));
+    set(hash, "unseen", ULL2NUM(unseen));
     return hash;
 }
 

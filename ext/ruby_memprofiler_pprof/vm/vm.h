@@ -95,6 +95,7 @@ typedef struct {
     int signal_number; /* as asked for, 0: any */
     double overhead;
     uint64_t prelude_ns; /* how long it is to be, in CPU time; 0: none */
+    uint64_t n_unseen; /* in the prelude, by the program or another Ractor */
     const char *fallback; /* why a run that was to be in bursts is not, static; else NULL */
     mpp_burst_t machine;
     uint64_t cpu_base_ns; /* of the process, at the start */
@@ -232,7 +233,7 @@ void mpp_hooks_add_event(VALUE self, mpp_hook_t hook, rb_event_flag_t event);
 void mpp_hooks_remove_event(VALUE self, mpp_hook_t hook);
 
 /* Puts the hooks in again if the VM has stopped calling them; what was not seen since they were last known to be called
- * is `n_hook_lost` then. Not in burst mode, where each window puts its own in. [gvl] */
+ * is `n_hook_lost` then. In burst mode that of the prelude alone, for each window puts its own in. [gvl] */
 void mpp_hooks_mend(mpp_collector_t *collector);
 
 /* If allocations have not been seen: has a job mend the hooks. [gc] mark only */
@@ -281,6 +282,12 @@ void mpp_bursts_close(mpp_collector_t *collector);
 /* If the program has taken the timer's signal, ticks come by another one. There may be none: the run stays in bursts, with
  * the windows that it has had, and `fallback` tells why. [gvl] */
 void mpp_bursts_keep_ticking(void);
+
+/* More allocations than before went unseen in the prelude. [gvl] [gc] mark only */
+bool mpp_bursts_doubt(const mpp_collector_t *collector);
+
+/* Then puts its hook in again, should the VM have lost it. [gvl] */
+void mpp_bursts_mend(mpp_collector_t *collector);
 
 /* The prelude's events are counted up to now, for mpp_bursts_scale. [gvl] */
 void mpp_bursts_count_prelude(mpp_collector_t *collector);
