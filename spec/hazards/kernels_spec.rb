@@ -44,7 +44,7 @@ RSpec.describe "a kernel", if: RUBY_PLATFORM.include?("linux") do
       threads = %i[fast slow].map do |site|
         Thread.new { (send(site) && counts[site] += 51) while going_on }
       end
-      (least && counts[:least] += 51) while sleep(0.002) && windows(collector) < 40
+      (least && counts[:least] += 51) while sleep(0.002) && windows(collector) < 120
       going_on = false
       threads.each(&:join)
       data = collector.flush
@@ -54,11 +54,12 @@ RSpec.describe "a kernel", if: RUBY_PLATFORM.include?("linux") do
       counts.each do |site, n|
         estimate = data.estimate(/#{site}\z/, type: :allocations)
         off = (estimate.value - n).abs
-        next if off <= (6 * estimate.standard_error) + (0.05 * whole) && n.between?(estimate.low - 0.02 * whole, estimate.high + 0.02 * whole)
+        slack = 0.06 * whole # threads take turns of a tenth of a second, of which there are few
+        next if off <= (6 * estimate.standard_error) + slack && n.between?(estimate.low - slack, estimate.high + slack)
 
         print "#{site}: #{n} of #{whole}, estimated #{estimate}, #{stats[:burst]}\n"
       end
-      print [stats[:mode], stats[:burst_fallback], stats[:burst][:windows] > 20, imbalance(collector)].inspect
+      print [stats[:mode], stats[:burst_fallback], stats[:burst][:windows] >= 120, imbalance(collector)].inspect
     RUBY
     expect(output).to eq "[:burst, nil, true, 0]"
   end
@@ -76,8 +77,33 @@ RSpec.describe "a kernel", if: RUBY_PLATFORM.include?("linux") do
       selected = IO.select([IO.pipe.first], nil, nil, 0.05)
       waited = [worker, second].map { |thread| thread.join.status }
       forked = fork { burn(0.1) || exit!(imbalance(collector).zero? ? 0 : 3) }
-      print [read, status, selected, waited, Process.wait2(forked).last.exitstatus, windows(collector) > 3, imbalance(collector)].inspect
+      print [read, status, selected, waited, Process.wait2(forked).last.exitstatus, imbalance(collector)].inspect
     RUBY
-    expect(output).to eq '["done", 0, nil, [false, false], 0, true, 0]'
+    expect(output).to eq '["done", 0, nil, [false, false], 0, 0]'
+  end
+
+  # Before 3.3 the VM may leave a job to the thread in whose handler it was triggered, though that waits.
+  it "that signals the main thread, which waits, has as many windows all the same", if: RUBY_VERSION >= "3.3" do
+    output = run("6.1", <<~'RUBY')
+      collector = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.5, prelude: 0)
+      collector.start!
+      reader, writer = IO.pipe
+      results = [-> { reader.read }, -> { sleep }, -> { Process.wait(spawn("sleep 1")) }].map do |wait|
+        main = Thread.current
+        before = windows(collector)
+        worker = Thread.new do
+          ends = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 20
+          burn(0.02) until windows(collector) > before + 20 || Process.clock_gettime(Process::CLOCK_MONOTONIC) > ends
+          writer.close
+          main.wakeup
+        end
+        wait.call
+        worker.join
+        windows(collector) - before > 20
+      end
+      stats = collector.stats[:burst]
+      print results.inspect, " ", stats[:missed] < stats[:observed] / 4, " ", imbalance(collector)
+    RUBY
+    expect(output).to eq "[true, true, true] true 0"
   end
 end

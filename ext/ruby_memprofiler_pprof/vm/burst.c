@@ -200,17 +200,6 @@ open_window(mpp_collector_t *collector, const mpp_tick_t *tick, uint64_t cpu_ns)
     mpp_burst_spent(&bursts->machine, mpp_thread_cpu_ns() - start);
 }
 
-/* Own work is in the VM's count, and no sample stands for it. */
-static uint64_t
-allocated_by_program(const mpp_collector_t *collector)
-{
-    const mpp_bursts_t *bursts = &collector->bursts;
-    size_t own_now = collector->state == MPP_RUNNING ? mpp_process.own_allocated : bursts->own_at_stop;
-    uint64_t own = own_now - bursts->own_base;
-    uint64_t allocated = mpp_run_vm_allocated(collector);
-    return allocated > own ? allocated - own : 0;
-}
-
 /* -- the prelude -- */
 
 static void
@@ -220,6 +209,7 @@ begin_prelude(mpp_collector_t *collector)
     if (bursts->prelude_ns == 0 || mpp_process.n_pauses > 0 || !mpp_compat_has_memory()) return;
     set_hook(collector, true);
     if (!bursts->hook_in) return;
+    bursts->n_own = 0;
     mpp_burst_begin_prelude(&bursts->machine, bursts->prelude_ns);
 }
 
@@ -228,7 +218,8 @@ begin_prelude(mpp_collector_t *collector)
 static uint64_t
 unseen_in_prelude(const mpp_collector_t *collector)
 {
-    uint64_t told = mpp_burst_told(&collector->bursts.machine), allocated = allocated_by_program(collector);
+    uint64_t told = mpp_burst_told(&collector->bursts.machine) + collector->bursts.n_own;
+    uint64_t allocated = mpp_run_vm_allocated(collector);
     return allocated > told ? allocated - told : 0;
 }
 
@@ -457,6 +448,17 @@ mpp_bursts_keep_ticking(void)
 }
 
 /* -- scale -- */
+
+/* Own work is in the VM's count, and no sample stands for it. */
+static uint64_t
+allocated_by_program(const mpp_collector_t *collector)
+{
+    const mpp_bursts_t *bursts = &collector->bursts;
+    size_t own_now = collector->state == MPP_RUNNING ? mpp_process.own_allocated : bursts->own_at_stop;
+    uint64_t own = own_now - bursts->own_base;
+    uint64_t allocated = mpp_run_vm_allocated(collector);
+    return allocated > own ? allocated - own : 0;
+}
 
 mpp_scale_t
 mpp_bursts_scale(const mpp_collector_t *collector, bool delta)

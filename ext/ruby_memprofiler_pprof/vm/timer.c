@@ -4,6 +4,10 @@
  * It runs on the stack that is in use: the VM frees a thread's alternate stack while its native thread may still have it.
  * Whoever takes a tick arms the next. For safety the handler arms one too: the timer itself never repeats, so whoever
  * takes the signal from us meets one tick at most.
+ *
+ * From Linux 6.4 the signal hits the thread that has used the CPU time. Before, it may hit any, mostly the main one, and from
+ * Ruby 3.3 on a job that is triggered there waits until that thread runs, for seconds where it only waits for others. So the
+ * handler sends the signal on to the thread that has the GVL, which the VM's thread events tell.
  */
 #include "timer.h"
 
@@ -18,6 +22,15 @@
 
 #ifndef _WIN32
 #include <sys/utsname.h>
+#endif
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#define FOLLOWS_RUNNER MPP_RUBY_AT_LEAST(3, 3)
+#if FOLLOWS_RUNNER
+#include <ruby/thread.h>
 #endif
 
 static uint64_t
@@ -66,7 +79,9 @@ static struct {
     int signal_number; /* 0: not running */
     struct sigaction former;
     bool proven;       /* ticks have arrived in this process */
-    bool hits_runner;  /* the kernel signals the thread that used the CPU time: from Linux 6.4 */
+    bool hits_runner;  /* ticks are noted in the thread that used the CPU time */
+    bool forwards;     /* … for the handler sends them there */
+    pid_t runner;      /* then: the thread that has the GVL, by the kernel's number, 0: none */
     uint64_t repeat_ns; /* from a tick to the one that its handler arms, 0: none */
     volatile sig_atomic_t testing;
     volatile sig_atomic_t test_ticks;
@@ -76,9 +91,9 @@ static struct {
     int state;
     pthread_t thread;
     uint64_t thread_cpu_ns;
-    uint64_t monotonic_ns;
     uint64_t cpu_ns; /* of the process */
     bool in_gc;
+    bool without_gvl; /* no thread had it */
     uint64_t refused_ns; /* cpu_ns of the last tick that has been refused */
 } tick;
 
@@ -110,13 +125,13 @@ claim_for_this_thread(void)
 }
 
 static void
-note_tick(void)
+note_tick(bool without_gvl)
 {
     if (!claim_for_this_thread()) return;
+    tick.without_gvl = without_gvl;
     tick.thread = pthread_self();
     tick.cpu_ns = mpp_cpu_ns();
     tick.thread_cpu_ns = mpp_thread_cpu_ns();
-    tick.monotonic_ns = read_clock(CLOCK_MONOTONIC);
     tick.in_gc = rb_during_gc();
     __atomic_store_n(&tick.state, READY, __ATOMIC_RELEASE);
 }
@@ -134,6 +149,27 @@ arm_again(void)
     if (timer.exists) timer_settime(timer.id, 0, &times, NULL);
 }
 
+static pid_t
+this_thread(void)
+{
+    return (pid_t)syscall(SYS_gettid);
+}
+
+/* Gives whether it has been sent on. */
+static bool
+forward(pid_t runner)
+{
+    if (runner == 0 || runner == this_thread()) return false;
+    return syscall(SYS_tgkill, getpid(), runner, timer.signal_number) == 0;
+}
+
+static void
+take_note(bool without_gvl)
+{
+    note_tick(without_gvl);
+    mpp_compat_trigger_job();
+}
+
 static void
 on_signal(int signal_number, siginfo_t *info, void *context)
 {
@@ -142,25 +178,78 @@ on_signal(int signal_number, siginfo_t *info, void *context)
     int error = errno;
     if (info->si_code == SI_TIMER && info->si_value.sival_ptr == &timer) {
         arm_again(); /* first, for who takes the tick arms after us */
+        pid_t runner = __atomic_load_n(&timer.runner, __ATOMIC_RELAXED);
         if (timer.testing) {
             timer.test_ticks++;
-        } else if (ruby_native_thread_p()) {
-            note_tick();
-            mpp_compat_trigger_job();
+        } else if (timer.forwards ? !forward(runner) : ruby_native_thread_p()) {
+            take_note(timer.forwards && runner == 0);
         }
+    } else if (info->si_code == SI_TKILL && info->si_pid == getpid() && timer.forwards) {
+        take_note(false);
     }
     errno = error;
 }
+
+/* -- which thread has the GVL -- */
+
+#if FOLLOWS_RUNNER
+static rb_internal_thread_event_hook_t *runner_hook;
+
+/* In the thread that it is about. */
+static void
+on_thread_event(rb_event_flag_t event, const rb_internal_thread_event_data_t *data, void *unused)
+{
+    pid_t self = this_thread(), none = 0;
+    (void)data;
+    (void)unused;
+    if (event == RUBY_INTERNAL_THREAD_EVENT_RESUMED) {
+        __atomic_store_n(&timer.runner, self, __ATOMIC_RELAXED);
+    } else {
+        __atomic_compare_exchange_n(&timer.runner, &self, none, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    }
+}
+
+static void
+follow_runner(void)
+{
+    timer.runner = this_thread();
+    runner_hook = rb_internal_thread_add_event_hook(on_thread_event,
+                                                    RUBY_INTERNAL_THREAD_EVENT_RESUMED |
+                                                        RUBY_INTERNAL_THREAD_EVENT_SUSPENDED |
+                                                        RUBY_INTERNAL_THREAD_EVENT_EXITED,
+                                                    NULL);
+    timer.forwards = runner_hook != NULL;
+}
+
+static void
+follow_no_runner(void)
+{
+    timer.forwards = false;
+    if (runner_hook) rb_internal_thread_remove_event_hook(runner_hook);
+    runner_hook = NULL;
+}
+#else
+static void
+follow_runner(void)
+{
+}
+
+static void
+follow_no_runner(void)
+{
+}
+#endif
+
+/* -- ticks -- */
 
 bool
 mpp_timer_take(mpp_tick_t *taken)
 {
     if (!claim(READY)) return false;
     bool same_thread = pthread_equal(tick.thread, pthread_self());
-    uint64_t now = same_thread ? mpp_thread_cpu_ns() : read_clock(CLOCK_MONOTONIC);
-    taken->late_ns = now - (same_thread ? tick.thread_cpu_ns : tick.monotonic_ns);
+    taken->late_ns = timer.hits_runner ? mpp_thread_cpu_ns() - tick.thread_cpu_ns : mpp_cpu_ns() - tick.cpu_ns;
     taken->in_gc = tick.in_gc;
-    taken->usable = same_thread || !timer.hits_runner;
+    taken->usable = !tick.without_gvl && (same_thread || !timer.hits_runner);
     __atomic_store_n(&tick.state, EMPTY, __ATOMIC_RELEASE);
     return true;
 }
@@ -282,8 +371,11 @@ mpp_timer_start(int signal_number)
     sigfillset(&action.sa_mask);
     if (sigaction(signal_number, &action, &timer.former) != 0) return "the signal cannot be handled";
     timer.signal_number = signal_number;
-    timer.hits_runner = kernel_is_at_least(6, 4);
+    bool kernel_hits_runner = kernel_is_at_least(6, 4);
+    if (!kernel_hits_runner) follow_runner();
+    timer.hits_runner = kernel_hits_runner || timer.forwards;
     if (!create()) {
+        follow_no_runner();
         give_signal_back();
         return "the system gives no timer of CPU time";
     }
@@ -300,6 +392,7 @@ mpp_timer_stop(void)
     if (timer.signal_number == 0) return;
     if (timer.exists) timer_delete(timer.id);
     timer.exists = false;
+    follow_no_runner();
     give_signal_back();
 }
 
@@ -314,6 +407,7 @@ mpp_timer_forget(void)
 bool
 mpp_timer_restart(void)
 {
+    timer.runner = this_thread();
     return timer.exists || (timer.signal_number != 0 && create());
 }
 

@@ -108,7 +108,7 @@ typedef struct {
      * collections that another Ractor ran. */
     uint64_t n_elsewhere;
     size_t counted_at_open; /* by the VM */
-    uint64_t n_own; /* in the window, our own */
+    uint64_t n_own; /* in the window or the prelude, our own */
     /* Scale: what the VM counted beside what the samples stand for. */
     size_t own_base, own_at_stop;
     mpp_sum_t weight[MPP_N_ORIGINS]; /* that all samples stand for, whatever became of them, by origin */
