@@ -82,6 +82,23 @@ RSpec.describe "a kernel", if: RUBY_PLATFORM.include?("linux") do
     expect(output).to eq '["done", 0, nil, [false, false], 0, 0]'
   end
 
+  it "that signals the main thread ends no program by a tick that comes when bursts are over" do
+    output = run("6.1", <<~'RUBY')
+      going_on = true
+      busy = Thread.new { Array.new(50) { Object.new } while going_on }
+      worker = Thread.new do
+        collector = MemprofilerPprof::Collector.new(mode: :burst, overhead: 0.5, prelude: 0)
+        300.times { (collector.start! && burn(0.004)) || collector.stop! }
+        collector.start!
+        20.times.count { Process.wait2(fork { burn(0.02) || exit!(0) })[1].success? }
+      end
+      print worker.value
+      going_on = false
+      busy.join
+    RUBY
+    expect(output).to eq "20"
+  end
+
   # Before 3.3 the VM may leave a job to the thread in whose handler it was triggered, though that waits.
   it "that signals the main thread, which waits, has as many windows all the same", if: RUBY_VERSION >= "3.3" do
     output = run("6.1", <<~'RUBY')

@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,6 +83,7 @@ static struct {
     bool hits_runner;  /* ticks are noted in the thread that used the CPU time */
     bool forwards;     /* … for the handler sends them there */
     pid_t runner;      /* then: the thread that has the GVL, by the kernel's number, 0: none */
+    int n_forwarding;  /* handlers amid it: until they are through, the signal must not be given back */
     uint64_t repeat_ns; /* from a tick to the one that its handler arms, 0: none */
     volatile sig_atomic_t testing;
     volatile sig_atomic_t test_ticks;
@@ -155,19 +157,24 @@ this_thread(void)
     return (pid_t)syscall(SYS_gettid);
 }
 
-/* Gives whether it has been sent on. */
-static bool
-forward(pid_t runner)
-{
-    if (runner == 0 || runner == this_thread()) return false;
-    return syscall(SYS_tgkill, getpid(), runner, timer.signal_number) == 0;
-}
-
 static void
 take_note(bool without_gvl)
 {
     note_tick(without_gvl);
     mpp_compat_trigger_job();
+}
+
+static void
+forward(void)
+{
+    __atomic_add_fetch(&timer.n_forwarding, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&timer.forwards, __ATOMIC_SEQ_CST)) {
+        pid_t runner = __atomic_load_n(&timer.runner, __ATOMIC_RELAXED);
+        bool sent = runner != 0 && runner != this_thread() &&
+                    syscall(SYS_tgkill, getpid(), runner, timer.signal_number) == 0;
+        if (!sent) take_note(runner == 0);
+    }
+    __atomic_sub_fetch(&timer.n_forwarding, 1, __ATOMIC_SEQ_CST);
 }
 
 static void
@@ -178,11 +185,12 @@ on_signal(int signal_number, siginfo_t *info, void *context)
     int error = errno;
     if (info->si_code == SI_TIMER && info->si_value.sival_ptr == &timer) {
         arm_again(); /* first, for who takes the tick arms after us */
-        pid_t runner = __atomic_load_n(&timer.runner, __ATOMIC_RELAXED);
         if (timer.testing) {
             timer.test_ticks++;
-        } else if (timer.forwards ? !forward(runner) : ruby_native_thread_p()) {
-            take_note(timer.forwards && runner == 0);
+        } else if (timer.forwards) {
+            forward();
+        } else if (ruby_native_thread_p()) {
+            take_note(false);
         }
     } else if (info->si_code == SI_TKILL && info->si_pid == getpid() && timer.forwards) {
         take_note(false);
@@ -224,7 +232,8 @@ follow_runner(void)
 static void
 follow_no_runner(void)
 {
-    timer.forwards = false;
+    __atomic_store_n(&timer.forwards, false, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&timer.n_forwarding, __ATOMIC_SEQ_CST) > 0) sched_yield();
     if (runner_hook) rb_internal_thread_remove_event_hook(runner_hook);
     runner_hook = NULL;
 }
@@ -400,6 +409,7 @@ void
 mpp_timer_forget(void)
 {
     timer.exists = false;
+    timer.n_forwarding = 0; /* whose threads are not here */
     tick.state = EMPTY;
     tick.refused_ns = 0;
 }
