@@ -5,17 +5,16 @@
  * Whoever takes a tick arms the next. For safety the handler arms one too: the timer itself never repeats, so whoever
  * takes the signal from us meets one tick at most.
  *
- * From Linux 6.4 the signal hits the thread that has used the CPU time. Before, it may hit any, mostly the main one, and from
- * Ruby 3.3 on a job that is triggered there waits until that thread runs, for seconds where it only waits for others. So the
- * handler sends the signal on to the thread that has the GVL, which the VM's thread events tell.
+ * From Linux 6.4 the signal hits the thread that has used the CPU time. Before, a relay sends it there, where it can be had.
  */
 #include "timer.h"
+
+#include "relay.h"
 
 #include "../core/base.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,13 +24,11 @@
 #include <sys/utsname.h>
 #endif
 #ifdef __linux__
-#include <sys/syscall.h>
 #include <unistd.h>
-#endif
 
-#define FOLLOWS_RUNNER MPP_RUBY_AT_LEAST(3, 3)
-#if FOLLOWS_RUNNER
-#include <ruby/thread.h>
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid /* glibc before 2.39 has no name for it */
+#endif
 #endif
 
 static uint64_t
@@ -81,9 +78,6 @@ static struct {
     struct sigaction former;
     bool proven;       /* ticks have arrived in this process */
     bool hits_runner;  /* ticks are noted in the thread that used the CPU time */
-    bool forwards;     /* … for the handler sends them there */
-    pid_t runner;      /* then: the thread that has the GVL, by the kernel's number, 0: none */
-    int n_forwarding;  /* handlers amid it: until they are through, the signal must not be given back */
     uint64_t repeat_ns; /* from a tick to the one that its handler arms, 0: none */
     volatile sig_atomic_t testing;
     volatile sig_atomic_t test_ticks;
@@ -151,12 +145,6 @@ arm_again(void)
     if (timer.exists) timer_settime(timer.id, 0, &times, NULL);
 }
 
-static pid_t
-this_thread(void)
-{
-    return (pid_t)syscall(SYS_gettid);
-}
-
 static void
 take_note(bool without_gvl)
 {
@@ -164,17 +152,31 @@ take_note(bool without_gvl)
     mpp_compat_trigger_job();
 }
 
-static void
-forward(void)
+static void on_signal(int signal_number, siginfo_t *info, void *context);
+
+/* Gives whether it is to be noted. */
+static bool
+is_tick(const siginfo_t *info)
 {
-    __atomic_add_fetch(&timer.n_forwarding, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&timer.forwards, __ATOMIC_SEQ_CST)) {
-        pid_t runner = __atomic_load_n(&timer.runner, __ATOMIC_RELAXED);
-        bool sent = runner != 0 && runner != this_thread() &&
-                    syscall(SYS_tgkill, getpid(), runner, timer.signal_number) == 0;
-        if (!sent) take_note(runner == 0);
-    }
-    __atomic_sub_fetch(&timer.n_forwarding, 1, __ATOMIC_SEQ_CST);
+    if (info->si_code != SI_TIMER || info->si_value.sival_ptr != &timer) return false;
+    arm_again(); /* first, for who takes the tick arms after us */
+    if (timer.testing) timer.test_ticks++;
+    return !timer.testing;
+}
+
+static bool
+handler_is_ours(void)
+{
+    struct sigaction present;
+    if (sigaction(timer.signal_number, NULL, &present) != 0) return false;
+    return (present.sa_flags & SA_SIGINFO) && present.sa_sigaction == on_signal;
+}
+
+/* The relay waits for the signal, whoever handles it. */
+static void
+on_relayed_signal(const siginfo_t *info)
+{
+    if (handler_is_ours() && is_tick(info) && !mpp_relay_send_on()) take_note(true);
 }
 
 static void
@@ -183,73 +185,10 @@ on_signal(int signal_number, siginfo_t *info, void *context)
     (void)signal_number;
     (void)context;
     int error = errno;
-    if (info->si_code == SI_TIMER && info->si_value.sival_ptr == &timer) {
-        arm_again(); /* first, for who takes the tick arms after us */
-        if (timer.testing) {
-            timer.test_ticks++;
-        } else if (timer.forwards) {
-            forward();
-        } else if (ruby_native_thread_p()) {
-            take_note(false);
-        }
-    } else if (info->si_code == SI_TKILL && info->si_pid == getpid() && timer.forwards) {
-        take_note(false);
-    }
+    bool sent_on = info->si_code == SI_TKILL && info->si_pid == getpid() && mpp_relay_runs();
+    if ((sent_on || is_tick(info)) && ruby_native_thread_p()) take_note(false);
     errno = error;
 }
-
-/* -- which thread has the GVL -- */
-
-#if FOLLOWS_RUNNER
-static rb_internal_thread_event_hook_t *runner_hook;
-
-/* In the thread that it is about. */
-static void
-on_thread_event(rb_event_flag_t event, const rb_internal_thread_event_data_t *data, void *unused)
-{
-    pid_t self = this_thread(), none = 0;
-    (void)data;
-    (void)unused;
-    if (event == RUBY_INTERNAL_THREAD_EVENT_RESUMED) {
-        __atomic_store_n(&timer.runner, self, __ATOMIC_RELAXED);
-    } else {
-        __atomic_compare_exchange_n(&timer.runner, &self, none, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    }
-}
-
-static void
-follow_runner(void)
-{
-    timer.runner = this_thread();
-    runner_hook = rb_internal_thread_add_event_hook(on_thread_event,
-                                                    RUBY_INTERNAL_THREAD_EVENT_RESUMED |
-                                                        RUBY_INTERNAL_THREAD_EVENT_SUSPENDED |
-                                                        RUBY_INTERNAL_THREAD_EVENT_EXITED,
-                                                    NULL);
-    timer.forwards = runner_hook != NULL;
-}
-
-static void
-follow_no_runner(void)
-{
-    __atomic_store_n(&timer.forwards, false, __ATOMIC_SEQ_CST);
-    while (__atomic_load_n(&timer.n_forwarding, __ATOMIC_SEQ_CST) > 0) sched_yield();
-    if (runner_hook) rb_internal_thread_remove_event_hook(runner_hook);
-    runner_hook = NULL;
-}
-#else
-static void
-follow_runner(void)
-{
-}
-
-static void
-follow_no_runner(void)
-{
-}
-#endif
-
-/* -- ticks -- */
 
 bool
 mpp_timer_take(mpp_tick_t *taken)
@@ -261,14 +200,6 @@ mpp_timer_take(mpp_tick_t *taken)
     taken->usable = !tick.without_gvl && (same_thread || !timer.hits_runner);
     __atomic_store_n(&tick.state, EMPTY, __ATOMIC_RELEASE);
     return true;
-}
-
-static bool
-handler_is_ours(void)
-{
-    struct sigaction present;
-    if (sigaction(timer.signal_number, NULL, &present) != 0) return false;
-    return (present.sa_flags & SA_SIGINFO) && present.sa_sigaction == on_signal;
 }
 
 bool
@@ -311,6 +242,10 @@ create(void)
     struct sigevent event;
     memset(&event, 0, sizeof(event));
     event.sigev_notify = SIGEV_SIGNAL;
+    if (mpp_relay_runs()) {
+        event.sigev_notify = SIGEV_THREAD_ID;
+        event.sigev_notify_thread_id = mpp_relay_thread();
+    }
     event.sigev_signo = timer.signal_number;
     event.sigev_value.sival_ptr = &timer;
     timer.exists = timer_create(CLOCK_PROCESS_CPUTIME_ID, &event, &timer.id) == 0;
@@ -380,11 +315,9 @@ mpp_timer_start(int signal_number)
     sigfillset(&action.sa_mask);
     if (sigaction(signal_number, &action, &timer.former) != 0) return "the signal cannot be handled";
     timer.signal_number = signal_number;
-    bool kernel_hits_runner = kernel_is_at_least(6, 4);
-    if (!kernel_hits_runner) follow_runner();
-    timer.hits_runner = kernel_hits_runner || timer.forwards;
+    timer.hits_runner = kernel_is_at_least(6, 4) || mpp_relay_start(signal_number, on_relayed_signal);
     if (!create()) {
-        follow_no_runner();
+        mpp_relay_stop();
         give_signal_back();
         return "the system gives no timer of CPU time";
     }
@@ -401,7 +334,7 @@ mpp_timer_stop(void)
     if (timer.signal_number == 0) return;
     if (timer.exists) timer_delete(timer.id);
     timer.exists = false;
-    follow_no_runner();
+    mpp_relay_stop();
     give_signal_back();
 }
 
@@ -409,7 +342,7 @@ void
 mpp_timer_forget(void)
 {
     timer.exists = false;
-    timer.n_forwarding = 0; /* whose threads are not here */
+    mpp_relay_forget();
     tick.state = EMPTY;
     tick.refused_ns = 0;
 }
@@ -417,8 +350,10 @@ mpp_timer_forget(void)
 bool
 mpp_timer_restart(void)
 {
-    timer.runner = this_thread();
-    return timer.exists || (timer.signal_number != 0 && create());
+    if (timer.exists) return true;
+    if (timer.signal_number == 0) return false;
+    timer.hits_runner = kernel_is_at_least(6, 4) || mpp_relay_start(timer.signal_number, on_relayed_signal);
+    return create();
 }
 
 int

@@ -1,6 +1,6 @@
 /*
  * To be preloaded: makes this kernel one that a program may meet elsewhere, by OTHER_KERNEL:
- *   6.1    a timer of the process's CPU time signals the main thread, whichever has used it, as before Linux 6.4
+ *   6.1    a timer of the process's CPU time that may signal any thread signals the main one, as before Linux 6.4
  *   deaf   timers are set and never fire
  */
 #define _GNU_SOURCE 1
@@ -39,7 +39,7 @@ timer_create(clockid_t clock, struct sigevent *event, timer_t *timer)
     int (*next)(clockid_t, struct sigevent *, timer_t *) =
         (int (*)(clockid_t, struct sigevent *, timer_t *))dlsym(RTLD_NEXT, "timer_create");
     struct sigevent to_main;
-    if (!event || !is("6.1") || clock != CLOCK_PROCESS_CPUTIME_ID) return next(clock, event, timer);
+    if (!event || event->sigev_notify != SIGEV_SIGNAL || !is("6.1") || clock != CLOCK_PROCESS_CPUTIME_ID) return next(clock, event, timer);
     to_main = *event;
     to_main.sigev_notify = SIGEV_THREAD_ID;
     to_main.sigev_notify_thread_id = getpid();
