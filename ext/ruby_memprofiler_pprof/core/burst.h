@@ -57,9 +57,9 @@ typedef struct {
 } mpp_burst_config_t;
 
 typedef enum {
-    MPP_BURST_OUT,  /* no hook */
+    MPP_BURST_OUT,     /* no hook */
     MPP_BURST_PRELUDE, /* the hook is in, everything counts */
-    MPP_BURST_LEAD, /* the hook is in, nothing counts */
+    MPP_BURST_LEAD,    /* the hook is in, nothing counts */
     MPP_BURST_WINDOW
 } mpp_burst_phase_t;
 

@@ -156,7 +156,6 @@ set_hook(mpp_collector_t *collector, bool in)
     bursts->hook_in = in && put_hook_in_protected(collector);
 }
 
-
 /* The hook has been told of all that the main Ractor has allocated since it went in. */
 static void
 look_elsewhere(mpp_collector_t *collector)
@@ -329,7 +328,12 @@ mpp_bursts_tick(void)
     for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
         mpp_run_notice_fork(collector);
         if (collector->bursts.running) pass_over_refused(collector, refused_ns);
-        if (collector->bursts.running && due_ns(&collector->bursts) <= cpu_ns) open_window(collector, &tick, cpu_ns);
+        if (!collector->bursts.running || due_ns(&collector->bursts) > cpu_ns) continue;
+        if (in_prelude(collector)) {
+            end_prelude(collector);
+        } else {
+            open_window(collector, &tick, cpu_ns);
+        }
     }
     arm_for_the_next();
 }
