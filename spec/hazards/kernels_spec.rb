@@ -99,6 +99,21 @@ RSpec.describe "a kernel", if: RUBY_PLATFORM.include?("linux") do
     expect(output).to eq "20"
   end
 
+  it "that signals the main thread ends bursts also where no signal can be sent" do
+    output = run("6.1", <<~'RUBY')
+      $stderr = $stdout
+      limit = Process.getrlimit(:SIGPENDING)
+      collector = MemprofilerPprof::Collector.new(mode: :burst, prelude: 0)
+      collector.start!
+      Process.setrlimit(:SIGPENDING, 0, limit[1])
+      burn(0.1)
+      ended = fork { burn(0.05) || exit!(collector.stop! && imbalance(collector).abs < 10_000 ? 0 : 1) }.then { |pid| Process.wait2(pid)[1].success? }
+      stopped = collector.stop!
+      print [ended, stopped].inspect
+    RUBY
+    expect(output).to end_with "[true, true]"
+  end
+
   # Before 3.3 the VM may leave a job to the thread in whose handler it was triggered, though that waits.
   it "that signals the main thread, which waits, has as many windows all the same", if: RUBY_VERSION >= "3.3" do
     output = run("6.1", <<~'RUBY')

@@ -2,14 +2,17 @@
 
 #if defined(__linux__) && defined(HAVE_TIMER_CREATE) && MPP_RUBY_AT_LEAST(3, 3)
 
-#include <errno.h>
 #include <pthread.h>
 #include <ruby/thread.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define STACK_BYTES 65536
+
+/* It also looks up by itself, for where the user's queue of signals is full it cannot be told to end. */
+static const struct timespec longest_wait = {.tv_nsec = 500000000};
 
 static struct {
     pthread_t thread;
@@ -65,7 +68,7 @@ pass_on(void *unused)
     sigaddset(&awaited, relay.signal_number);
     __atomic_store_n(&relay.id, this_thread(), __ATOMIC_RELEASE);
     while (!__atomic_load_n(&relay.ends, __ATOMIC_ACQUIRE)) {
-        if (sigwaitinfo(&awaited, &info) > 0 && info.si_code != SI_TKILL) relay.on_tick(&info);
+        if (sigtimedwait(&awaited, &info, &longest_wait) > 0 && info.si_code != SI_TKILL) relay.on_tick(&info);
     }
     return NULL;
 }
