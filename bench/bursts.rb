@@ -22,6 +22,16 @@ Bench.define("bursts", "Bursts at the default budget beside no profiler, CPU tim
     [cost / ((before + workload.cost(unit, 0.1, 1.0)) / 2), overhead]
   end
 
+  # @return [Float] CPU seconds that the prelude of a run takes, by what gets done in the most of it
+  prelude = lambda do |workload, unit|
+    before = workload.cost(unit, 0.1, 0.5)
+    collector = MemprofilerPprof::Collector.new(mode: :burst)
+    collector.start!
+    cost = workload.cost(unit, 0.0, collector.prelude * 0.8)
+    collector.stop!
+    collector.prelude * (1 - (before / cost))
+  end
+
   bars.each do |name, bar|
     workload = Bench::Workloads.all.find { |candidate| candidate.name == name }
     lack = Bench::Gems.need(*workload.gems)
@@ -37,6 +47,10 @@ Bench.define("bursts", "Bursts at the default budget beside no profiler, CPU tim
       report.add(title, ratios, unit: "×", bar: bar)
       report.add("#{name}: #{variant.name}, its cost as it measures it", overheads.map { |share| share * 100 }, unit: "%")
     end
+    next if lack
+
+    costs = Bench.in_child { workload.prepare.call.then { |unit| Array.new(rounds) { prelude.(workload, unit) } } }
+    report.add("#{name}: the prelude, once a run", costs.map { |seconds| seconds * 1_000 }, unit: "ms")
   end
-  report.note("Median of #{rounds} rounds: a second bare, two in bursts, a second bare.")
+  report.note("Median of #{rounds} rounds: a second bare, two in bursts without a prelude, a second bare.")
 end

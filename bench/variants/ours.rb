@@ -31,10 +31,11 @@ module Bench
       end
     end
 
-    # Its windows come a hundred times in a CPU second at most, and its controller needs two seconds to settle.
-    define("burst", mode: :burst, settle: 2.5, slice: 1.0)
+    # What goes on for hours, without the prelude that a run has once. Its windows come a hundred times in a CPU second at
+    # most, and its controller needs two seconds to settle.
+    define("burst", mode: :burst, prelude: 0, settle: 2.5, slice: 1.0)
     # Any internal hook slows every allocation there, and this is without the one that follows deaths.
-    define("burst, liveness: :none", mode: :burst, liveness: :none, settle: 2.5, slice: 1.0) if RUBY_VERSION < "3.3"
+    define("burst, liveness: :none", mode: :burst, prelude: 0, liveness: :none, settle: 2.5, slice: 1.0) if RUBY_VERSION < "3.3"
     %i[free_hook weak_map].each do |liveness|
       [1000, 100, 10, 1].each do |interval|
         define("1/#{interval} #{liveness}", sample_rate: 1r / interval, liveness: liveness)
