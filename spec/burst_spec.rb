@@ -374,7 +374,7 @@ RSpec.describe "burst mode" do
         collector.start!
         10_000.times { Object.new }
         pid = fork do
-          burn(0.3)
+          burn(0.1) until windows(collector) > 3
           stats = collector.stats
           balance = imbalance(collector)
           collector.flush(gc: true)
