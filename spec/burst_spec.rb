@@ -377,8 +377,9 @@ RSpec.describe "burst mode" do
           burn(0.1) until windows(collector) > 3
           stats = collector.stats
           balance = imbalance(collector)
-          collector.flush(gc: true)
-          print [stats[:burst].values_at(:in_prelude, :prelude_samples), stats[:burst][:windows] > 3, balance].inspect
+          profile = MemprofilerPprof::ProfileReader.read(collector.flush(gc: true).pprof_data)
+          print [stats[:burst].values_at(:in_prelude, :prelude_samples), stats[:burst][:windows] > 3, balance,
+                 profile.comments.grep(/other Ractors/)].inspect
           $stdout.flush
           exit!(0)
         end
@@ -386,7 +387,7 @@ RSpec.describe "burst mode" do
         10_000.times { Object.new }
         print $?.success?, collector.stats[:burst].values_at(:in_prelude, :windows).inspect, imbalance(collector)
       RUBY
-      expect(output).to eq "[[false, 0], true, 0]true[true, 0]0"
+      expect(output).to eq "[[false, 0], true, 0, []]true[true, 0]0"
     end
 
     it "is of each start, and no longer than the run" do

@@ -164,7 +164,8 @@ look_elsewhere(mpp_collector_t *collector)
     mpp_bursts_t *bursts = &collector->bursts;
     uint64_t told = mpp_burst_told(&bursts->machine) + bursts->n_own;
     size_t counted = mpp_compat_allocated_objects() - bursts->counted_at_open;
-    if (bursts->hook_in && counted > told) bursts->n_elsewhere += counted - told;
+    bool told_of_all = bursts->hook_in && bursts->machine.phase != MPP_BURST_OUT; /* not the hook that a fork inherits */
+    if (told_of_all && counted > told) bursts->n_elsewhere += counted - told;
 #else
     (void)collector;
 #endif
