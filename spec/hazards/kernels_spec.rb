@@ -74,7 +74,9 @@ RSpec.describe "a kernel", if: RUBY_PLATFORM.include?("linux") do
       second = Thread.new { burn(0.2) }
       pid = spawn("sleep 0.1")
       status = Process.wait2(pid).last.exitstatus
-      selected = IO.select([IO.pipe.first], nil, nil, 0.05)
+      silent, open = IO.pipe
+      selected = IO.select([silent], nil, nil, 0.05)
+      open.close
       waited = [worker, second].map { |thread| thread.join.status }
       forked = fork { burn(0.1) || exit!(imbalance(collector).zero? ? 0 : 3) }
       print [read, status, selected, waited, Process.wait2(forked).last.exitstatus, imbalance(collector)].inspect
