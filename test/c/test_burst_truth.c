@@ -654,11 +654,11 @@ main(void)
         {"mixed", mixed, 3, 0, HOOK_AS_ASSUMED, NULL, 0},
         {"young garbage beside a growing heap", growing, 4, 0, HOOK_AS_ASSUMED, kept_while_growing, 0},
         {"retained memory in steady state", steady, 3, 0, HOOK_AS_ASSUMED, kept_in_steady_state, 0},
-        {"a short program, all of it prelude", shuffled_calls, 0.04, 0, HOOK_AS_ASSUMED, NULL, 60 * MILLISECOND},
-        {"a prelude, then hardly a window", mixed, 0.08, 0.03, HOOK_AS_ASSUMED, NULL, 60 * MILLISECOND},
-        {"a prelude, then a few windows", mixed, 0.15, 0.03, HOOK_AS_ASSUMED, NULL, 60 * MILLISECOND},
-        {"phases after a prelude", phases, 0.5, 0.01, HOOK_AS_ASSUMED, NULL, 60 * MILLISECOND},
-        {"retained memory after a prelude", steady, 1, 0, HOOK_AS_ASSUMED, kept_in_steady_state, 60 * MILLISECOND},
+        {"a short program, all of it prelude", shuffled_calls, 0.015, 0, HOOK_AS_ASSUMED, NULL, 20 * MILLISECOND},
+        {"a prelude, then hardly a window", mixed, 0.04, 0.03, HOOK_AS_ASSUMED, NULL, 20 * MILLISECOND},
+        {"a prelude, then a few windows", mixed, 0.12, 0.03, HOOK_AS_ASSUMED, NULL, 20 * MILLISECOND},
+        {"phases after a prelude", phases, 0.5, 0.01, HOOK_AS_ASSUMED, NULL, 20 * MILLISECOND},
+        {"retained memory after a prelude", steady, 1, 0, HOOK_AS_ASSUMED, kept_in_steady_state, 20 * MILLISECOND},
     };
     const struct CMUnitTest others[] = {
         cmocka_unit_test(test_windows_of_so_many_allocations_are_refused),
