@@ -6,8 +6,8 @@
  * r ± t × error would be wrong where it matters: a small part shows in few groups, and the less of it there is by chance,
  * the smaller its error looks. So the variance is told as the number n of independent draws with the same one,
  * r (1 - r) / Var, and the interval is Wilson's for n draws with t in place of the normal quantile: the shares whose own
- * error would explain r. A ratio that is no share has the like of it for a Poisson count of finds instead. Of a part that was never seen (or always, alone) there is no
- * spread; then a draw is a window.
+ * error would explain r. A ratio that is no share has the like of it for a Poisson count of finds instead. Of a
+ * part that was never seen (or always, alone) there is no spread; then a draw is a window.
  */
 
 #include "estimate.h"

@@ -239,7 +239,8 @@ mpp_bursts_doubt(const mpp_collector_t *collector)
 static void
 note_unseen(mpp_collector_t *collector)
 {
-    if (mpp_bursts_doubt(collector)) collector->bursts.n_unseen = unseen_in_prelude(collector);
+    uint64_t n_unseen = unseen_in_prelude(collector);
+    if (n_unseen > collector->bursts.n_unseen) collector->bursts.n_unseen = n_unseen;
 }
 
 void

@@ -277,6 +277,13 @@ kernel_is_at_least(int major, int minor)
     return has_major > major || (has_major == major && has_minor >= minor);
 }
 
+/* Has ticks noted in the thread that uses the CPU time, if that can be had. Before create, which asks the relay. */
+static void
+reach_runner(void)
+{
+    timer.hits_runner = kernel_is_at_least(6, 4) || mpp_relay_start(timer.signal_number, on_relayed_signal);
+}
+
 static bool
 ticks_arrive(void)
 {
@@ -315,7 +322,7 @@ mpp_timer_start(int signal_number)
     sigfillset(&action.sa_mask);
     if (sigaction(signal_number, &action, &timer.former) != 0) return "the signal cannot be handled";
     timer.signal_number = signal_number;
-    timer.hits_runner = kernel_is_at_least(6, 4) || mpp_relay_start(signal_number, on_relayed_signal);
+    reach_runner();
     if (!create()) {
         mpp_relay_stop();
         give_signal_back();
@@ -352,7 +359,7 @@ mpp_timer_restart(void)
 {
     if (timer.exists) return true;
     if (timer.signal_number == 0) return false;
-    timer.hits_runner = kernel_is_at_least(6, 4) || mpp_relay_start(timer.signal_number, on_relayed_signal);
+    reach_runner();
     return create();
 }
 
