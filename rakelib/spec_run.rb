@@ -20,7 +20,7 @@ class SpecRun
     @seconds = File.exist?(SECONDS) ? JSON.parse(File.read(SECONDS)) : {}
     @files = files.sort_by { |file| [-@seconds.fetch(file, Float::INFINITY), -File.size(file)] }
     @counts = [0, 0, 0, 0]
-    @failed = []
+    @failed = {} # their outputs
   end
 
   # @return [Boolean] whether all of them passed, and said so
@@ -54,16 +54,17 @@ class SpecRun
     counts = output.scrub.scan(COUNTS).last
     counts&.each_with_index { |count, i| @counts[i] += count.to_i }
     passed = status.success? && counts
-    @failed << file unless passed
+    @failed[file] = output unless passed
     puts format("%-36s %6.1f s  %s", file, seconds, counts ? "#{counts[0]} examples, #{counts[1]} failures" : status)
-    puts output unless passed && counts[2].nil? && !output.match?(/warn/i)
+    puts output if passed && (counts[2] || output.match?(/warn/i))
     $stdout.flush
   end
 
   def summary
     examples, failures, pending, errors = @counts
-    text = "\n#{examples} examples, #{failures} failures, #{pending} pending, #{errors} errors outside of examples\n"
-    text += "FAILED: #{@failed.sort.join(" ")}\n" unless @failed.empty?
+    text = @failed.map { |file, output| "\n#{file}\n#{output}" }.join
+    text += "\n#{examples} examples, #{failures} failures, #{pending} pending, #{errors} errors outside of examples\n"
+    text += "FAILED: #{@failed.keys.sort.join(" ")}\n" unless @failed.empty?
     text
   end
 

@@ -140,8 +140,10 @@ RSpec.describe "burst mode" do
     data = collector.flush
     collector.stop!
     estimate = data.estimate(/./, type: :allocations)
-    expect(estimate.value).to be_within(10).of(read(data).total("allocations"))
-    expect(estimate.low).to be > estimate.value * 0.6 # what was not observed is off it
+    profile = read(data)
+    expect(estimate.value).to be_within(10).of(profile.total("allocations"))
+    unobserved = profile.comments.join[/unobserved: at most ([\d.]+) %/, 1].to_f / 100 # on a busy machine a half may be
+    expect(estimate.low).to be >= estimate.value * (1 - unobserved) * 0.9
   end
 
   it "estimates nothing with certainty from no window, or one" do
