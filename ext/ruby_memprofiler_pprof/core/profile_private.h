@@ -1,7 +1,7 @@
 #ifndef MPP_PROFILE_PRIVATE_H
 #define MPP_PROFILE_PRIVATE_H
 
-/* What profile.c, snapshot.c and the white-box tests share. Nobody else includes it. */
+/* What profile.c, profile_live.c, snapshot.c and the white-box tests share. Nobody else includes it. */
 
 #include "profile.h"
 
@@ -36,5 +36,21 @@ struct mpp_profile {
     uint64_t next_relief;        /* rows.total.samples before which looking for cold rows is not worth its while, … */
     uint64_t relief_lasts;       /* … and up to which the rows that the last one folded should have been enough */
 };
+
+/* -- profile_live.c -- */
+
+/* The live record of a sample that has been counted in that row, or 0: it did not enter. [gvl] */
+mpp_id_t mpp_profile_track(mpp_profile_t *profile, mpp_id_t row, const mpp_pending_entry_t *entry,
+                           const mpp_birth_t *birth);
+
+/* The address of a sample is in use again: if it has a record, that object died unseen. mpp_profile_track tells by
+ * itself. [gvl] */
+void mpp_profile_lose_predecessor(mpp_profile_t *profile, uintptr_t object);
+
+/* Nobody knows any more of what is tracked whether it lives. [gvl] */
+void mpp_profile_lose_records(mpp_profile_t *profile);
+
+/* Thins for want of memory, which it gives back. False if that would be too little for what it costs in precision. [newobj] */
+bool mpp_profile_thin_for_memory(mpp_profile_t *profile);
 
 #endif

@@ -487,6 +487,16 @@ mpp_bursts_scale(const mpp_collector_t *collector, bool delta)
     return mpp_scale_weight(&scale) > 0 ? scale : (mpp_scale_t){0};
 }
 
+double
+mpp_bursts_sample_rate(const mpp_collector_t *collector)
+{
+    if (!collector->bursts.running) return collector->sample_rate;
+    mpp_scale_t scale = mpp_bursts_scale(collector, false);
+    uint64_t allocated = mpp_scale_seen(&scale);
+    if (collector->n_drawn == 0 || allocated == 0) return mpp_burst_sample_rate(&collector->bursts.machine);
+    return (double)collector->n_drawn / (double)allocated;
+}
+
 void
 mpp_bursts_flushed(mpp_collector_t *collector, const mpp_scale_t *scale)
 {

@@ -39,7 +39,7 @@ collector_mark(void *pointer)
     rb_gc_mark(collector->weak_map.map);
     if (collector->state != MPP_RUNNING) return;
     if (mpp_compat_in_other_ractor()) mpp_bursts_meet_ractor(collector);
-    mpp_hooks_doubt(collector);
+    mpp_lost_hooks_doubt(collector);
     if (collector->profile == NULL) return;
     collector->liveness->verify(collector);
     mpp_profile_each_pending(collector->profile, mark_and_pin, NULL);
@@ -265,7 +265,7 @@ collector_stop(VALUE self, VALUE gc)
         }
     }
     /* No interrupt is checked from here on: either all of it happens or none. */
-    mpp_hooks_mend(collector);
+    mpp_lost_hooks_mend(collector);
     mpp_hooks_remove_newobj(self);
     mpp_bursts_close(collector);
     collector->allocated_at_stop = mpp_compat_allocated_objects();

@@ -295,7 +295,7 @@ write_comments(flush_t *flush)
     flush->options.comments = flush->comments;
     add_comment(flush, "ruby_memprofiler_pprof " MPP_VERSION ", ruby %d.%d", RUBY_API_VERSION_MAJOR,
                 RUBY_API_VERSION_MINOR);
-    add_comment(flush, "sample rate: %.9g%s", mpp_run_sample_rate(collector),
+    add_comment(flush, "sample rate: %.9g%s", mpp_bursts_sample_rate(collector),
                 collector->raw_counts ? ", raw counts" : "");
     comment_bursts(flush);
     comment_other_ractors(flush);
@@ -379,7 +379,7 @@ take_snapshot(flush_t *flush)
     flush->run = collector->run;
     take_interval(flush);
     scale_snapshot(flush);
-    flush->options.period = (int64_t)(1.0 / mpp_run_sample_rate(collector) + 0.5);
+    flush->options.period = (int64_t)(1.0 / mpp_bursts_sample_rate(collector) + 0.5);
     write_comments(flush);
     name_mapping(flush);
     mpp_profile_trim(collector->profile);
@@ -449,7 +449,7 @@ build_profile_data(const flush_t *flush, const encoding_t *encoding)
     rb_iv_set(data, "@evicted_rows_count", ULL2NUM(flush->snapshot->n_evicted));
     rb_iv_set(data, "@started_at", rb_obj_freeze(started_at));
     rb_iv_set(data, "@duration", DBL2NUM((double)flush->duration_ns / 1e9));
-    rb_iv_set(data, "@sample_rate", DBL2NUM(mpp_run_sample_rate(flush->collector)));
+    rb_iv_set(data, "@sample_rate", DBL2NUM(mpp_bursts_sample_rate(flush->collector)));
     bool follows = flush->collector->liveness->keeps_records;
     rb_iv_set(data, "@raw_counts", flush->collector->raw_counts ? Qtrue : Qfalse);
     rb_iv_set(data, "@live_thinning", follows ? DBL2NUM(flush->live_thinning) : Qnil);
@@ -525,7 +525,7 @@ mpp_flush(mpp_collector_t *collector, const mpp_flush_request_t *request)
     }
     mpp_budget_init(&flush.scratch, SIZE_MAX);
 
-    mpp_hooks_mend(collector);
+    mpp_lost_hooks_mend(collector);
     if (collector->state == MPP_RUNNING) {
         mpp_jobs_drain(collector);
         if (request->gc) mpp_compat_collect_garbage(); /* after the drain, for what waits is marked */

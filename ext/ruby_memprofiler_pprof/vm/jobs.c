@@ -197,7 +197,7 @@ static void
 mend_doubtful_hooks(void)
 {
     for (mpp_collector_t *collector = mpp_process.running; collector; collector = collector->next_running) {
-        if (MPP_UNLIKELY(collector->hooks_doubtful)) mpp_hooks_mend(collector);
+        if (MPP_UNLIKELY(collector->hooks_doubtful)) mpp_lost_hooks_mend(collector);
     }
 }
 

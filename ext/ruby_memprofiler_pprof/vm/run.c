@@ -134,16 +134,6 @@ mpp_run_vm_allocated(const mpp_collector_t *collector)
     }
 }
 
-double
-mpp_run_sample_rate(const mpp_collector_t *collector)
-{
-    if (!collector->bursts.running) return collector->sample_rate;
-    mpp_scale_t scale = mpp_bursts_scale(collector, false);
-    uint64_t allocated = mpp_scale_seen(&scale);
-    if (collector->n_drawn == 0 || allocated == 0) return mpp_burst_sample_rate(&collector->bursts.machine);
-    return (double)collector->n_drawn / (double)allocated;
-}
-
 uint32_t
 mpp_run_gc_finished(const mpp_collector_t *collector)
 {

@@ -223,7 +223,7 @@ VALUE
 mpp_stats(mpp_collector_t *collector)
 {
     reading_t reading;
-    mpp_hooks_mend(collector);
+    mpp_lost_hooks_mend(collector);
     if (collector->state == MPP_RUNNING) mpp_jobs_drain(collector);
     if (collector->profile == NULL) rb_memerror();
     reading.weak_map_bytes = mpp_weak_map_bytes(&collector->weak_map);
@@ -233,7 +233,7 @@ mpp_stats(mpp_collector_t *collector)
     reading.scale = mpp_bursts_scale(collector, false);
     reading.vm_allocated = mpp_run_vm_allocated(collector); /* once, and last: other Ractors go on allocating */
     reading.unseen = mpp_run_unseen(collector, reading.vm_allocated);
-    reading.sample_rate = mpp_run_sample_rate(collector);
+    reading.sample_rate = mpp_bursts_sample_rate(collector);
     reading.collector = *collector;
     mpp_own_work_begin(&reading.own_work);
     return rb_ensure(build_stats, (VALUE)&reading, end_own_work, (VALUE)&reading);

@@ -211,9 +211,6 @@ uint64_t mpp_run_unseen(const mpp_collector_t *collector, uint64_t vm_allocated)
 /* The VM's count of allocated objects since the run's start, as of now or as of the stop. [gvl] */
 uint64_t mpp_run_vm_allocated(const mpp_collector_t *collector);
 
-/* Samples an allocation: as asked for, in burst mode as it has come out. [gvl] */
-double mpp_run_sample_rate(const mpp_collector_t *collector);
-
 /* Collections whose marking is over. [gvl] [gc] */
 uint32_t mpp_run_marks_ended(void);
 
@@ -232,15 +229,17 @@ typedef void (*mpp_hook_t)(VALUE self, rb_trace_arg_t *event);
 void mpp_hooks_add_event(VALUE self, mpp_hook_t hook, rb_event_flag_t event);
 void mpp_hooks_remove_event(VALUE self, mpp_hook_t hook);
 
-/* Puts the hooks in again if the VM has stopped calling them; what was not seen since they were last known to be called
- * is `n_hook_lost` then. In burst mode that of the prelude alone, for each window puts its own in. [gvl] */
-void mpp_hooks_mend(mpp_collector_t *collector);
-
-/* If allocations have not been seen: has a job mend the hooks. [gc] mark only */
-void mpp_hooks_doubt(mpp_collector_t *collector);
-
 /* An allocation was drawn: it becomes a sample, unless it is the VM's own or of a thread that is left out. [newobj] */
 void mpp_hooks_take_sample(mpp_collector_t *collector, VALUE object, mpp_weight_t weight);
+
+/* -- lost_hooks.c -- */
+
+/* Puts the hooks in again if the VM has stopped calling them; what was not seen since they were last known to be called
+ * is `n_hook_lost` then. In burst mode that of the prelude alone, for each window puts its own in. [gvl] */
+void mpp_lost_hooks_mend(mpp_collector_t *collector);
+
+/* If allocations have not been seen: has a job mend the hooks. [gc] mark only */
+void mpp_lost_hooks_doubt(mpp_collector_t *collector);
 
 /* -- patches.c -- */
 
@@ -295,6 +294,9 @@ void mpp_bursts_count_prelude(mpp_collector_t *collector);
 /* Over the run, or since the last delta flush. A delta without a sample has nothing that could stand for its allocations:
  * it is zero, and they are the next one's. [gvl] */
 mpp_scale_t mpp_bursts_scale(const mpp_collector_t *collector, bool delta);
+
+/* Samples an allocation: as asked for, in burst mode as it has come out. [gvl] */
+double mpp_bursts_sample_rate(const mpp_collector_t *collector);
 
 /* A delta flush has given out what `scale` covers, or gives it back. [gvl] */
 void mpp_bursts_flushed(mpp_collector_t *collector, const mpp_scale_t *scale);
