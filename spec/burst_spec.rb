@@ -31,15 +31,16 @@ RSpec.describe "burst mode" do
     expect(datas.sum(&:allocation_samples_count)).to be_between(20, stats[:samples])
   end
 
-  # Generous bounds, for the machine may be busy: what is asked is that the budget is what governs.
-  [0.01, 0.05].each do |budget|
+  # Generous bounds, for the machine may be busy: what is asked is that the budget is what governs. Ticks as close to each
+  # other as they may be cost 0.012 here, the rarest 0.0001.
+  [0.002, 0.01].each do |budget|
     it "costs about its budget of #{budget} in a storm of allocations", unless: Child.sanitized? do
       collector = bursts(overhead: budget)
       collector.start!
-      busy(1)
+      busy(1.5)
       overhead = collector.stats[:burst][:overhead]
       collector.stop!
-      expect(overhead).to be_between(budget / 10, budget * 2)
+      expect(overhead).to be_between(budget / 5, budget * 2)
     end
   end
 
