@@ -144,7 +144,7 @@ RSpec.describe "burst mode" do
     profile = read(data)
     expect(estimate.value).to be_within(10).of(profile.total("allocations"))
     unobserved = profile.comments.join[/unobserved: at most ([\d.]+) %/, 1].to_f / 100 # on a busy machine a half may be
-    expect(estimate.low).to be >= estimate.value * (1 - unobserved) * 0.9
+    expect(estimate.low).to be >= estimate.value * (1 - unobserved) * 0.85 # Wilson, of 41 windows in 16 groups: 0.90
   end
 
   it "estimates nothing with certainty from no window, or one" do
