@@ -111,8 +111,8 @@ RSpec.shared_examples "Ractors" do |liveness|
     expect(output).to eq "true"
   end
 
-  # With a collector running these may crash the VM before 3.3. The child of a Ractor's fork takes the locks of all others, for
-  # good where one was held: the main one has let go of its own once it waits.
+  # With a collector running these may crash the VM before 3.3. The child of a Ractor's fork waits for the locks of all
+  # others, for ever where one was held: the main one has let go of its own once it waits.
   it "may make others, and fork" do
     output = Child.run(<<~'RUBY', "-W0", at_once: true)
       p take(Ractor.new { Ractor.new { 5 }.then { |inner| inner.respond_to?(:take) ? inner.take : inner.value } })

@@ -189,12 +189,6 @@ mpp_profile_track(mpp_profile_t *profile, mpp_id_t row, const mpp_pending_entry_
 
 /* -- leaving -- */
 
-const mpp_live_t *
-mpp_profile_live(const mpp_profile_t *profile)
-{
-    return &profile->live;
-}
-
 void
 mpp_profile_lose_records(mpp_profile_t *profile)
 {
@@ -264,6 +258,14 @@ mpp_profile_measure(mpp_profile_t *profile, mpp_id_t *cursor, uint32_t n, mpp_me
         measure_record(profile, id, measure, context, n_stale);
     }
     return true;
+}
+
+/* -- reading -- */
+
+const mpp_live_t *
+mpp_profile_live(const mpp_profile_t *profile)
+{
+    return &profile->live;
 }
 
 uint32_t

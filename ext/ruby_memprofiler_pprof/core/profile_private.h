@@ -50,7 +50,8 @@ void mpp_profile_lose_predecessor(mpp_profile_t *profile, uintptr_t object);
 /* Nobody knows any more of what is tracked whether it lives. [gvl] */
 void mpp_profile_lose_records(mpp_profile_t *profile);
 
-/* Thins for want of memory, which it gives back. False if that would be too little for what it costs in precision. [newobj] */
+/* Thins for want of memory, which it gives back. False if that would be too little for what it costs in precision.
+ * [newobj] */
 bool mpp_profile_thin_for_memory(mpp_profile_t *profile);
 
 #endif

@@ -110,6 +110,7 @@ typedef struct {
     bool in_bursts;
     mpp_scale_t scale; /* burst mode: of the allocations that the snapshot covers */
     mpp_scale_t retained_scale;
+    double sample_rate;
     int64_t started_wall_ns;
     uint64_t started_ns;
     uint64_t duration_ns;
@@ -295,7 +296,7 @@ write_comments(flush_t *flush)
     flush->options.comments = flush->comments;
     add_comment(flush, "ruby_memprofiler_pprof " MPP_VERSION ", ruby %d.%d", RUBY_API_VERSION_MAJOR,
                 RUBY_API_VERSION_MINOR);
-    add_comment(flush, "sample rate: %.9g%s", mpp_bursts_sample_rate(collector),
+    add_comment(flush, "sample rate: %.9g%s", flush->sample_rate,
                 collector->raw_counts ? ", raw counts" : "");
     comment_bursts(flush);
     comment_other_ractors(flush);
@@ -379,7 +380,8 @@ take_snapshot(flush_t *flush)
     flush->run = collector->run;
     take_interval(flush);
     scale_snapshot(flush);
-    flush->options.period = (int64_t)(1.0 / mpp_bursts_sample_rate(collector) + 0.5);
+    flush->sample_rate = mpp_bursts_sample_rate(collector);
+    flush->options.period = (int64_t)(1.0 / flush->sample_rate + 0.5);
     write_comments(flush);
     name_mapping(flush);
     mpp_profile_trim(collector->profile);
@@ -449,7 +451,7 @@ build_profile_data(const flush_t *flush, const encoding_t *encoding)
     rb_iv_set(data, "@evicted_rows_count", ULL2NUM(flush->snapshot->n_evicted));
     rb_iv_set(data, "@started_at", rb_obj_freeze(started_at));
     rb_iv_set(data, "@duration", DBL2NUM((double)flush->duration_ns / 1e9));
-    rb_iv_set(data, "@sample_rate", DBL2NUM(mpp_bursts_sample_rate(flush->collector)));
+    rb_iv_set(data, "@sample_rate", DBL2NUM(flush->sample_rate));
     bool follows = flush->collector->liveness->keeps_records;
     rb_iv_set(data, "@raw_counts", flush->collector->raw_counts ? Qtrue : Qfalse);
     rb_iv_set(data, "@live_thinning", follows ? DBL2NUM(flush->live_thinning) : Qnil);
